@@ -34,11 +34,11 @@ demo: configured
 	$(call build,cdn-purge)
 	@$(broker) 4.0 -- $(out)/cdn-purge
 
-# `make test` runs the fast profile: all tests without a broker, the live tests that are short and take another path through
-# the code, on a model of RabbitMQ, and what shows on a real one that the strategies and adapters work there. `make
-# test-live` runs all tests on real ones. A live part is live/VERSION/PART: it has a private RabbitMQ, a model (model-4.3),
-# or the broker of AMQP_URL. BACKHOP_TEST_JOBS parts run at a time, the longest first. You can run one: make
-# live/4.3/command.
+# `make test` runs the fast profile: all tests without a broker, and the live tests that are short and take another path
+# through the code. These run on a model of RabbitMQ. On a real one it runs the strategies, the contract of handlers and the
+# command. `make test-live` runs all live tests on real ones. A live part is live/VERSION/PART. It has a private RabbitMQ, a
+# model (model-4.3), or the broker of AMQP_URL. BACKHOP_TEST_JOBS parts run at a time, the longest first. You can run one:
+# make live/4.3/command.
 export BACKHOP_DURATIONS ?= $(abspath build/durations)
 fresh-durations = rm -rf $(BACKHOP_DURATIONS) && mkdir -p $(BACKHOP_DURATIONS)
 side-by-side = $(MAKE) --no-print-directory --keep-going --jobs=$(if $(AMQP_URL),1,$(BACKHOP_TEST_JOBS))

@@ -6,8 +6,8 @@ form := package
 include Makefile
 
 # The parts of `make test` run here, on the model of RabbitMQ and on 4.0. Then what only a real broker shows. C makes all
-# decisions, so the core is tested on each version: all its tests on 4.3, the fast profile on 3.10, and on 4.0 under
-# sanitizers. A language converts and calls: its fast profile and its adapters are tested on one version. Long steps begin
+# decisions, so the core is tested on each version. All its tests run on 4.3. The fast profile runs on 3.10, and on 4.0
+# under sanitizers. A language converts and calls: its fast profile and its adapters are tested on one version. Long steps begin
 # first; then steps that wait and steps that compute take turns.
 versions-of-scripts := 3.10 4.0 4.3
 change := live-asan live/4.3/command live/4.3/core-slow docs live/4.3/python-adapters ruby-tests live/4.3/core-rest

@@ -205,8 +205,8 @@ class Reader:
 
 # --------------------------------------------------------------------------------------- methods
 
-# Class, method and fields. A field's type follows its name: s and S are short and long strings, b is a bit,
-# B, H, I and Q have 8, 16, 32 and 64 bits, F is a table.
+# Class, method and fields. A field's type follows its name. s and S are short and long strings, b is a bit, F is a
+# table. B, H, I and Q have 8, 16, 32 and 64 bits.
 METHODS: dict[str, tuple[int, int, str]] = {
     "connection.start": (10, 10, "major:B minor:B server-properties:F mechanisms:S locales:S"),
     "connection.start-ok": (10, 11, "client-properties:F mechanism:s response:S locale:s"),

@@ -8,7 +8,7 @@
 typedef struct model_dying {
     model_reason reason;
     bh_bytes queue;
-    bh_bytes exchange;    /* where it goes to */
+    bh_bytes exchange;    /* its destination */
     bh_bytes routing_key; /* if has_key */
     int has_key;
     int64_t now_s;  /* since the epoch */

@@ -36,7 +36,7 @@ typedef struct model_version {
     int adds_queue_type;    /* a declaration without a type is one of a classic queue */
     int names_access;       /* a refusal says which permission is missing */
     const char *mechanisms; /* of logins */
-    const char *preferred;  /* the 8 octets of the protocol that a stranger is offered */
+    const char *preferred;  /* the 8 octets of the protocol that a client of another one is offered */
     int checks_passive;     /* a passive declaration needs some permission */
 } model_version;
 

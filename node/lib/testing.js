@@ -1,6 +1,6 @@
 'use strict'
-// For tests: rehearsals, which run a handler and a policy without a broker and without delays, and a
-// model of RabbitMQ (broker.js). testing.d.ts is the manual.
+// For tests: rehearsals, which run a handler and a policy without a broker and without delays.
+// broker.js has a model of RabbitMQ. testing.d.ts is the manual.
 
 const { randomBytes } = require('node:crypto')
 const { inspect, promisify } = require('node:util')

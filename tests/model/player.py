@@ -270,7 +270,7 @@ class Play:
             raise Failure(f"the close is {show(found)}")
 
     async def nothing_left(self) -> None:
-        """What no step expected fails the script."""
+        """An event that no step expected fails the script."""
         for name, channel in self.channels.items():
             if not channel.is_closed and not channel.link.is_over:
                 try:

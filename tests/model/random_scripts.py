@@ -103,7 +103,7 @@ def step(source: random.Random, names: list[str], number: int) -> list[Any]:
 
 
 class RandomPlay(Play):
-    """Plays a random script, and returns what is seen of each step."""
+    """Plays a random script, and returns the observations of each step."""
 
     def __init__(self, script: Script, url: str, control: Control):
         super().__init__({}, url, "", "", f"s{secrets.token_hex(3)}.", control)
@@ -270,7 +270,7 @@ class RandomPlay(Play):
 
 
 async def difference(script: Script, urls: list[str], control: Control) -> tuple[int, str] | None:
-    """Plays a script on both brokers; returns the first step that differs, and what was seen. None: no difference."""
+    """Plays a script on both brokers; returns the first step that differs, and both observations. None: no difference."""
     seen = await asyncio.gather(*(RandomPlay(script, url, control).seen_of_all() for url in urls))
     steps = script["steps"]
     for number, pair in enumerate(zip(*seen, strict=False)):

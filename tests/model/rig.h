@@ -34,7 +34,7 @@ typedef struct rig {
     bh__buffer in;
     amqp_pool_t pool;
     rig_frame frame;
-    /* Of the last content: */
+    /* The last content: */
     bh__buffer properties;
     bh__buffer body;
     uint64_t tag;

@@ -311,7 +311,7 @@ class Broker:
         self.scenario = scenario
         self.connects = self.acks = self.requeues = self.passwords = 0
         self.looks: int | None = None  # for the work queue, since the consumer was cancelled
-        self.paced_sends = 0  # under way
+        self.paced_sends = 0  # in flight
         self.problems: list[str] = []
         self.next_id = 1
         self.confirmed: set[str] = set()

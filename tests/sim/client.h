@@ -1,5 +1,5 @@
 /*
- * Client: publishes messages to the model and reads what is in its queues, beside the workers. It needs no network: each
+ * Client: publishes messages to the model and reads the messages in its queues, beside the workers. It needs no network: each
  * call gets its answer at once, or the client is lost and connects again.
  */
 #ifndef BACKHOP_TESTS_SIM_CLIENT_H
@@ -20,7 +20,7 @@ int client_bind(client *self, const char *queue, const char *exchange, const cha
 /*
  * Publishes a persistent message, and waits until it is confirmed.
  * properties: flags and list, as on the wire.
- * Returns 1 if it was confirmed and not returned. Returns 0 also if nobody knows.
+ * Returns 1 if it was confirmed and not returned. Returns 0 also if the answer was lost.
  */
 int client_publish(client *self, const char *exchange, const char *key, bh_bytes properties, bh_bytes body);
 

@@ -17,7 +17,7 @@ typedef enum network_way { NETWORK_UP, NETWORK_DOWN } network_way; /* to the bro
 /* The state of the network from now on. */
 typedef struct network_weather {
     int64_t latency_us;      /* the least of each piece; at least 1 */
-    unsigned jitter_us;      /* what is added at random, below this; at most 65536 */
+    unsigned jitter_us;      /* added at random: below this; at most 65536 */
     unsigned fragment_bytes; /* pieces are at most so long; 0: whole writes */
     size_t most_queued;      /* bytes that a direction takes before it is clogged; 0: 512 KiB */
     int is_unreachable;      /* connecting gets no answer */
@@ -26,7 +26,7 @@ typedef struct network_weather {
 
 /* Begins with this broker, borrowed. */
 void network_begin(model *broker);
-/* Closes what is open. */
+/* Closes all that are open. */
 void network_end(void);
 extern network_weather network_weather_now;
 

@@ -1,6 +1,6 @@
 /*
- * Scenarios: histories with a name. Each plays a fault that a worker once met on a real broker, and says what has to
- * happen beside what must hold in every history (history.h).
+ * Scenarios: histories with a name. Each plays a fault that a worker once met on a real broker. Its assertions come on top
+ * of the rules for every history (history.h).
  */
 #include "history.h"
 #include "schedule.h"

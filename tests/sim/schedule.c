@@ -122,7 +122,7 @@ uint64_t schedule_switches(void)
 
 /* ------------------------------------------------------------------------------------------------------------- baton */
 
-/* Sets what is ready; returns the number of descriptors. */
+/* Marks ready descriptors; returns the number of descriptors. */
 static int look(struct pollfd *polled, nfds_t count)
 {
     int ready = 0;

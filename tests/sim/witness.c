@@ -24,7 +24,7 @@ typedef struct item {
     uint64_t tag;
     account *of; /* NULL: not a message of this history */
     int is_returned;
-    int64_t offset; /* of a settlement: where it ends */
+    int64_t offset; /* of a settlement: its end */
     int is_ack;
 } item;
 

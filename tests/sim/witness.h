@@ -1,7 +1,10 @@
 /*
  * Witness: reads what workers and the broker send each other, at the workers' end, and keeps an account of each message.
- * It fails the history at once if a worker acknowledges an original whose copy is not confirmed, settles a tag that is not
- * in hand, changes a body, or rejects a message that would then be lost.
+ * It fails the history at once if a worker does one of these:
+ *     acknowledges an original whose copy is not confirmed
+ *     settles a tag that is not in hand
+ *     changes a body
+ *     rejects a message that would then be lost
  *
  * A message's body begins with "m<index> ".
  */
@@ -68,7 +71,7 @@ void witness_disturb_in_hand(int is_end);
 /* For network.c. */
 void witness_open(int connection);
 void witness_see(int connection, witness_way way, const char *data, size_t size);
-/* The broker's end of the connection is gone: what is in hand is delivered again. */
+/* The broker's end of the connection is gone: messages in hand are delivered again. */
 void witness_lose(int connection);
 /* The worker closed the connection, whose broker got so many bytes. */
 void witness_close(int connection, int64_t arrived);

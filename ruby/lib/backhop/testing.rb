@@ -153,7 +153,7 @@ module Backhop
       Rehearsal.new(Play.new(decider, clock, course, body, handler, calls).attempts(most_attempts))
     end
 
-    # What a broker would do with one message, and the state of that message.
+    # Keeps the state of one message, and changes it as a broker would.
     # @api private
     class Course
       def initialize(topology, exchange, routing_key, properties, headers)

@@ -9,7 +9,8 @@ module Backhop
     # @api private
     class Gate
       LOOK_AFTER_MS = 100 # while a held message waits for a free handler
-      LEFT_SECONDS = 1 # how long a message waits whose consumer the broker cancelled: its queue may be declared meanwhile
+      # Its queue may be declared again meanwhile.
+      LEFT_SECONDS = 1 # delay of a message whose consumer the broker cancelled
       COPYING = %i[ladder message_ttl delayed_exchange].freeze # strategies that can let a message wait without an attempt
       private_constant :LOOK_AFTER_MS, :LEFT_SECONDS, :COPYING
 
