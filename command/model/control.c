@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#define MOST_MS INT64_C(315360000000) /* of advance: ten years, as a TTL */
+
 /* A command in hand. */
 typedef struct order {
     model *broker;
@@ -317,7 +319,7 @@ static bh_status do_advance(order *self)
 {
     char *end;
     long long span_ms = strtoll(word(self, 1), &end, 10);
-    if (span_ms < 0 || *end)
+    if (span_ms < 0 || span_ms > MOST_MS || *end)
         return BH_ERR_ARGUMENT;
     model_advance(self->broker, model_later(self->broker->now_ms, span_ms));
     return BH_OK;

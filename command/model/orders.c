@@ -10,18 +10,32 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { READ_BYTES = 4096, LINE_BYTES = 65536 };
+enum { READ_BYTES = 4096, LINE_BYTES = 65536, PATIENCE_MS = 5000 };
 
 /* -------------------------------------------------------------------------------------------------------------- opening */
+
+/* Removes the socket of a model that was killed: nothing listens there. */
+static void remove_stale(const struct sockaddr_un *address)
+{
+    struct stat it;
+    if (lstat(address->sun_path, &it) != 0 || !S_ISSOCK(it.st_mode))
+        return;
+    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (probe >= 0 && connect(probe, (const struct sockaddr *)address, sizeof *address) != 0 && errno == ECONNREFUSED)
+        unlink(address->sun_path);
+    if (probe >= 0)
+        close(probe);
+}
 
 static int open_socket(orders *self, const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof address.sun_path) {
-        complain("--control: the path of a Unix socket has at most %zu bytes", sizeof address.sun_path - 1);
+    if (!*path || strlen(path) >= sizeof address.sun_path) {
+        complain("--control: the path of a Unix socket has 1 to %zu bytes", sizeof address.sun_path - 1);
         return 0;
     }
     memcpy(address.sun_path, path, strlen(path));
+    remove_stale(&address);
     self->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     mode_t before = umask(0177); /* for this user alone */
     int is_bound = self->listener >= 0 && bind(self->listener, (struct sockaddr *)&address, sizeof address) == 0;
@@ -77,15 +91,13 @@ void orders_fill(const orders *self, struct pollfd *out)
     out[ORDERS_PEERS] = (struct pollfd){.fd = self->listener, .events = POLLIN};
 }
 
-/* Writes all bytes. Waits for a slow reader, which waits for its answer. */
+/* Writes all bytes. Waits for a slow reader, but not for ever: it would stop the model. */
 static void write_all(int fd, const char *data, size_t size)
 {
     while (size > 0) {
         ssize_t count = write(fd, data, size);
-        if (count < 0 && errno == EAGAIN) {
-            poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, -1);
+        if (count < 0 && errno == EAGAIN && poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, PATIENCE_MS) > 0)
             continue;
-        }
         if (count < 0 && errno != EINTR)
             return;
         data += count > 0 ? count : 0;
@@ -119,8 +131,7 @@ static void obey_lines(orders *self, order_peer *peer)
             return;
         *newline = '\0';
         peer->line.begin += (size_t)(newline - begin) + 1;
-        if (*begin)
-            obey(self, peer, begin);
+        obey(self, peer, begin);
     }
 }
 

@@ -20,10 +20,12 @@ static void on_end(int number)
 void program_watch(void)
 {
     struct sigaction action = {.sa_handler = on_end, .sa_flags = SA_NOCLDSTOP};
-    sigset_t ended;
-    sigemptyset(&ended);
-    sigaddset(&ended, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &ended, NULL); /* ppoll lets it through */
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGCHLD);
+    sigaddset(&ends, SIGINT);
+    sigaddset(&ends, SIGTERM);
+    sigprocmask(SIG_BLOCK, &ends, NULL); /* ppoll lets them through */
     sigaction(SIGCHLD, &action, NULL);
 }
 
@@ -40,8 +42,9 @@ static _Noreturn void become(char **words, pid_t parent)
     signal(SIGPIPE, SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);
     execvp(words[0], words);
-    complain("cannot run %s: %s", words[0], strerror(errno));
-    _exit(errno == ENOENT ? NOT_FOUND : NOT_EXECUTABLE);
+    int error = errno;
+    complain("cannot run %s: %s", words[0], strerror(error));
+    _exit(error == ENOENT ? NOT_FOUND : NOT_EXECUTABLE);
 }
 
 int program_start(program *self, char **words)
@@ -57,12 +60,12 @@ int program_start(program *self, char **words)
     return 0;
 }
 
-static int take_end(program *self, int flags)
+int program_has_ended(program *self)
 {
     int status = 0;
     if (self->process == 0)
         return 1;
-    pid_t ended = waitpid(self->process, &status, flags);
+    pid_t ended = waitpid(self->process, &status, WNOHANG);
     if (ended == 0 || (ended < 0 && errno == EINTR))
         return 0;
     self->process = 0;
@@ -70,15 +73,8 @@ static int take_end(program *self, int flags)
     return 1;
 }
 
-int program_has_ended(program *self)
-{
-    return take_end(self, WNOHANG);
-}
-
 void program_stop(program *self)
 {
     if (self->process > 0)
         kill(self->process, SIGTERM);
-    while (!take_end(self, 0)) {
-    }
 }

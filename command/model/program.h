@@ -9,13 +9,13 @@ typedef struct program {
     int code;      /* its exit status, once it ended: 128 and the signal's number if a signal ended it */
 } program;
 
-/* Lets poll end when a program ends. Call it before program_start. */
+/* Blocks the signals of an end: SIGINT, SIGTERM, and SIGCHLD of a program. ppoll has to let them through. */
 void program_watch(void);
 /* Starts the command of `words`, which a NULL ends. Returns 0 and complains if it cannot. */
 int program_start(program *self, char **words);
 /* Returns 1 if the program has ended. */
 int program_has_ended(program *self);
-/* Ends the program by SIGTERM, and waits for it. */
+/* Sends SIGTERM to the program. */
 void program_stop(program *self);
 
 #endif

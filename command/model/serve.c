@@ -59,6 +59,7 @@ static void skip(host *self, int64_t wall_ms)
     if (wall_ms < self->busy_ms + QUIET_MS || !may_skip(self))
         return;
     self->skipped_ms += ahead_ms > 0 ? ahead_ms : 0;
+    self->busy_ms = wall_ms; /* a timer that starts itself again, as of a dead letter without a route, is no hot loop */
     run_timers(self, wall_ms);
 }
 
@@ -146,10 +147,20 @@ static void serve_once(host *self, const sigset_t *mask)
 static void serve(host *self, int has_program)
 {
     sigset_t mask;
+    int is_told = 0;
     sigprocmask(SIG_SETMASK, NULL, &mask);
     sigdelset(&mask, SIGCHLD);
-    while (!is_interrupted() && !self->orders.has_ended && !(has_program && program_has_ended(&self->program)))
+    sigdelset(&mask, SIGINT);
+    sigdelset(&mask, SIGTERM);
+    for (;;) {
+        int is_ending = is_interrupted() || self->orders.has_ended;
+        if (has_program ? program_has_ended(&self->program) : is_ending)
+            return;
+        if (is_ending && !is_told)
+            program_stop(&self->program); /* it may close its connections before it ends */
+        is_told = is_ending;
         serve_once(self, &mask);
+    }
 }
 
 /* --------------------------------------------------------------------------------------------------------------- the command */
@@ -192,11 +203,9 @@ static int run(host *self, char **words)
     }
     setenv("AMQP_URL", self->url, 1);
     setenv("BACKHOP_BROKER_VERSION", self->version, 1);
-    program_watch();
     if (!program_start(&self->program, words))
         return EX_OSERR;
     serve(self, 1);
-    program_stop(&self->program);
     return self->program.code;
 }
 
@@ -211,7 +220,7 @@ static void destroy(host *self)
 
 int model_main(int count, char **arguments)
 {
-    host self = {.version = "4.3", .clock = "skip", .listener = -1};
+    host self = {.version = "4.3", .clock = "skip", .listener = -1, .orders = {.listener = -1}};
     const option_rule rules[] = {
         {"version", 0, OPTION_TEXT, "VERSION", "of RabbitMQ: 3.10, 4.0 or 4.3 [4.3]", &self.version},
         {"clock", 0, OPTION_TEXT, "CLOCK", "skip: waits take no time; real [skip]", &self.clock},
@@ -225,6 +234,7 @@ int model_main(int count, char **arguments)
         "with its exit code. While no message is with a consumer or unconfirmed, its clock skips to the next TTL.\n");
     check_settings(&self);
     catch_interrupts();
+    program_watch();
     signal(SIGPIPE, SIG_IGN);
     int code = create_model(&self) == BH_OK ? EX_OK : EX_OSERR;
     if (code == EX_OK && (!open_listener(&self) || !orders_open(&self.orders, self.control, obey, &self)))

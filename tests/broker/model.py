@@ -229,6 +229,8 @@ def main(address: str, *words: str) -> int:
                 if answer == "ok\n":
                     break
                 print(answer, end="")
+            else:
+                return fail(f"{each}: the model ended before it answered")
     return 0
 
 
