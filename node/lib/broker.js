@@ -7,7 +7,7 @@ const { createInterface } = require('node:readline')
 
 const { BackhopError } = require('./backhop-error')
 const { StateError } = require('./errors')
-const { only } = require('./checks')
+const { only, refuse } = require('./checks')
 
 const COMMAND = join(__dirname, '..', 'bin', 'backhop')
 const UNAVAILABLE = 69 // of sysexits
@@ -28,6 +28,7 @@ class Broker {
   async #begin ({ version = '4.3', clock = 'skip' }) {
     const words = ['model', '--control', '-', '--version', String(version), '--clock', String(clock)]
     this.#process = spawn(COMMAND, words, { stdio: 'pipe' })
+    this.#process.once('error', error => { this.#problem += error.message })
     this.#process.stdin.on('error', () => {}) // it has ended; the missing answer says so
     this.#process.stderr.setEncoding('utf8').on('data', text => { this.#problem += text })
     this.ended = new Promise(resolve => this.#process.once('close', resolve))
@@ -54,6 +55,8 @@ class Broker {
     if (this.#process.exitCode !== null || this.#process.stdin.writableEnded) {
       throw new StateError('the broker is closed; start another one')
     }
+    const line = words.join(' ')
+    if (/[\n\0]/.test(line)) refuse('a word', line, 'words without a line feed or a zero byte')
     this.#process.stdin.write(words.map(word => `'${String(word).replaceAll("'", "'\\''")}'`).join(' ') + '\n')
     const answer = []
     for (;;) {

@@ -139,3 +139,16 @@ def test_an_outcome_that_cannot_be_read_ends_no_consumer(
     assert result_of(exception)[0] == outcome
     assert class_of(exception) == "Unreadable"
     assert f"is unreadable: the message is {'parked' if outcome == 'permanent' else 'tried again'}" in caplog.text
+
+
+@pytest.mark.parametrize("delay", ["soon", -1, object()])
+def test_a_delay_that_is_none_counts_as_none(delay: object) -> None:
+    class Busy(backhop.RetryAfter):
+        def __init__(self) -> None:
+            self.delay = delay  # type: ignore[assignment]
+
+    def handle(_: backhop.Message) -> None:
+        raise Busy
+
+    rehearsal = rehearse(handle, policy=backhop.Policy(max_attempts=2, initial=1, jitter="none"))
+    assert (rehearsal.outcome, rehearsal.delays) == ("parked", [1])

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+import threading
 from types import TracebackType
 from typing import Literal
 
-from ._errors import Error, StateError
+from ._errors import ArgumentError, Error, StateError
 
 
 class Broker:
@@ -29,6 +30,7 @@ class Broker:
 
     def __init__(self, version: str = "4.3", *, clock: Literal["skip", "real"] = "skip") -> None:
         command = [sys.executable, "-m", "backhop", "model", "--control", "-"]
+        self._lock = threading.Lock()
         self._process = subprocess.Popen(
             [*command, "--version", version, "--clock", clock],
             stdin=subprocess.PIPE,
@@ -58,11 +60,18 @@ class Broker:
         :raises Error: if the command is unknown, or failed.
         :raises StateError: if the broker is closed.
         """
-        if self._process.poll() is not None:
-            raise StateError("the broker is closed; start another one")
+        line = shlex.join(str(word) for word in words)
+        if "\n" in line or "\0" in line:
+            raise ArgumentError(f"{line!r} has a line feed or a zero byte: give words without them")
+        with self._lock:
+            if self._process.poll() is not None:
+                raise StateError("the broker is closed; start another one")
+            return self._answer(line)
+
+    def _answer(self, command: str) -> list[str]:
         assert self._process.stdin
         assert self._process.stdout
-        self._process.stdin.write(shlex.join(str(word) for word in words) + "\n")
+        self._process.stdin.write(command + "\n")
         self._process.stdin.flush()
         lines: list[str] = []
         for line in self._process.stdout:

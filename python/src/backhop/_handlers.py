@@ -86,8 +86,9 @@ def _check_result(result: object, unawaited: str) -> None:
         if inspect.iscoroutine(result):
             result.close()  # else Python warns that it was never awaited
         raise ArgumentTypeError(f"the handler returned an awaitable, and {unawaited}")
-    futures = sys.modules.get("concurrent.futures")  # if it is not imported, there is no Future
-    if futures is not None and isinstance(result, futures.Future):
+    # If the module is not imported, there is no Future.
+    future = getattr(sys.modules.get("concurrent.futures"), "Future", ())
+    if isinstance(result, future):
         raise ArgumentTypeError(
             "the handler returned a Future, and nothing waits for it: "
             "wait for its result in the handler"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from ._checks import instance, shortened, truth
-from ._errors import ArgumentTypeError
+from ._errors import ArgumentError, ArgumentTypeError
 from ._exceptions import cause_of, name_of, text_of, writable
 from ._handlers import is_async
 from ._times import Seconds, duration, milliseconds, retry_after, seconds
@@ -156,7 +156,7 @@ class Choice:
             outcome: Outcome = "throttled" if is_throttled else "failed"
             whole_queue = isinstance(exception, Throttled) and exception.whole_queue
             error = _said(exception.error or _own_text(exception), exception)
-            return Result(outcome, error, exception.delay, whole_queue=whole_queue)
+            return Result(outcome, error, _delay_of(exception.delay), whole_queue=whole_queue)
         if isinstance(exception, Park):
             return Result("permanent", _said(exception.reason or str(exception), exception))
         if isinstance(exception, Drop):
@@ -249,6 +249,14 @@ def _verdict(name: str, condition: Condition, exception: BaseException, otherwis
     except Exception:
         LOGGER.exception("a predicate of %s failed: the message is tried again", name)
         return otherwise
+
+
+def _delay_of(given: object) -> Seconds:
+    """Returns the delay of an exception; 0 if a subclass has one that is no delay."""
+    try:
+        return retry_after(given, "delay")
+    except ArgumentError:
+        return 0
 
 
 def _own_text(exception: RetryAfter) -> str:

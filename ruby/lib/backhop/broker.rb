@@ -9,7 +9,7 @@ module Backhop
     # A model of RabbitMQ, for tests: in memory, in a process of its own, for this machine alone.
     #
     #     broker = Backhop::Testing::Broker.new
-    #     channel = Bunny.new(broker.url).start.create_channel
+    #     channel = Bunny.new(broker.url.delete_suffix("/")).start.create_channel
     #     broker.control("kill")
     #     broker.close
     #
@@ -44,10 +44,13 @@ module Backhop
       # @raise [Error] if the command is unknown, or failed
       # @raise [StateError] if the broker is closed
       def control(*words)
+        line = Shellwords.join(words.map(&:to_s))
+        line.match?(/[\n\0]/) and
+          raise InvalidArgumentError, "#{line.inspect} has a line feed or a zero byte: give words without them"
         @lock.synchronize do
           raise StateError, "the broker is closed; start another one" unless @process.alive?
 
-          @input.puts(Shellwords.join(words.map(&:to_s)))
+          @input.puts(line)
           read_answer
         end
       end
@@ -56,7 +59,8 @@ module Backhop
       #
       # @return [void]
       def close
-        @input.close # at the end of its input the model ends
+        @input.close # at the end of its input the model ends, unless a forked child has it open too
+        Process.kill("TERM", @process.pid) if @process.alive?
         @process.value
         [@output, @problems].each(&:close)
       end

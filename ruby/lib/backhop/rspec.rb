@@ -8,7 +8,7 @@ require "backhop/testing"
 #
 #     RSpec.describe "a purge", :backhop_broker do
 #       it "is parked after its last attempt" do
-#         channel = Bunny.new(backhop_broker.url).start.create_channel
+#         channel = Bunny.new(backhop_broker.url.delete_suffix("/")).start.create_channel
 #       end
 #     end
 #
@@ -16,10 +16,10 @@ require "backhop/testing"
 RSpec.shared_context "with a model of RabbitMQ" do
   let(:backhop_broker) do |example|
     version = example.metadata[:backhop_broker]
-    version == true ? Backhop::Testing::Broker.new : Backhop::Testing::Broker.new(version: version)
+    @backhop_broker = Backhop::Testing::Broker.new(version: version == true ? "4.3" : version)
   end
 
-  after { backhop_broker.close }
+  after { @backhop_broker&.close }
 end
 
 RSpec.configure { |config| config.include_context "with a model of RabbitMQ", :backhop_broker }

@@ -11,7 +11,7 @@ from .._core import made
 from .._errors import ChannelClosedError, Error, check, error, in_seconds
 from ..topology import MODES, Declaration, Mode, Topology, declaration
 
-CONSUME_ARGUMENTS = {"x-priority": 0}
+CONSUME_ARGUMENTS: dict[str, Any] = {"x-priority": 0}
 """The arguments of a consumer, which a stream refuses: BH_CONSUME_ARGUMENT of declaring.h."""
 
 CLOSED = "the connection is closed"

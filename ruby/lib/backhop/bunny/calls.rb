@@ -9,6 +9,7 @@ module Backhop
         @lock = Mutex.new
         @changed = ConditionVariable.new
         @threads = [] # one entry for each call
+        @draining = [] # threads in wait
       end
 
       # Yields, and counts the block as a call.
@@ -29,20 +30,24 @@ module Backhop
       # deadline; nil: no limit.
       def wait(deadline_ms)
         @lock.synchronize do
+          @draining << Thread.current
+          @changed.broadcast
           until others.zero?
             remaining = Deadline.remaining(deadline_ms)
             return false if remaining&.zero?
 
             @changed.wait(@lock, remaining)
           end
+          true
+        ensure
+          @draining.delete_at(@draining.index(Thread.current))
         end
-        true
       end
 
       private
 
-      # A handler that drains does not wait for itself.
-      def others = @threads.count { |thread| !thread.equal?(Thread.current) }
+      # A handler that drains does not wait for itself, nor for another handler that drains.
+      def others = (@threads - @draining - [Thread.current]).size
     end
     private_constant :Calls
   end

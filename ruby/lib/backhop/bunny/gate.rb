@@ -11,8 +11,7 @@ module Backhop
       LOOK_AFTER_MS = 100 # while a held message waits for a free handler
       # Its queue may be declared again meanwhile.
       LEFT_SECONDS = 1 # delay of a message whose consumer the broker cancelled
-      COPYING = %i[ladder message_ttl delayed_exchange].freeze # strategies that can let a message wait without an attempt
-      private_constant :LOOK_AFTER_MS, :LEFT_SECONDS, :COPYING
+      private_constant :LOOK_AFTER_MS, :LEFT_SECONDS
 
       # @param most [Integer, nil] handlers at once; nil: as many as threads call {#take}
       # @param changed [#call, nil] called if {#cancelled?} may have changed
@@ -230,7 +229,8 @@ module Backhop
         [cancelled, left]
       end
 
-      def copying? = COPYING.include?(@retrier.topology.strategy)
+      # Returns true if a message can wait without an attempt.
+      def copying? = @retrier.topology.native.defers == 1
 
       # Returns true if the consumer of a message is gone. A message of queue.pop has none.
       def gone?(message)

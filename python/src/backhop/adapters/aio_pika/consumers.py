@@ -20,6 +20,7 @@ from aiormq.abc import AbstractConnection as WireConnection
 from ... import _backhop as c
 from ..._checks import wait_limit
 from ..._errors import Error
+from ..._handlers import ENDS_PROGRAM
 from ..._times import Seconds
 from ...observe.event import Fields
 from ...observe.health import Health, State
@@ -257,6 +258,8 @@ class Consumer:
         task = self._go(self._on_message(incoming))
         try:
             await asyncio.shield(task)
+        except ENDS_PROGRAM:
+            return  # its own task has raised it through the loop
         except asyncio.CancelledError:
             if delivered.channel not in self._left:
                 if not getattr(task, "cancelling", int)():  # else asyncio.run cancelled both
@@ -280,11 +283,15 @@ class Consumer:
 
         The broker does not redeliver the messages of a queue that was deleted.
         """
-        while not wire.is_closed and publisher.has_copies_of(wire):
-            await asyncio.sleep(_LOOK_AFTER)
-        await publisher.writer.flush()
-        await close(wire)
-        self._left.discard(wire)
+        try:
+            while not wire.is_closed:
+                await publisher.writer.flush()
+                if not publisher.has_copies_of(wire):
+                    break
+                await asyncio.sleep(_LOOK_AFTER)
+            await close(wire)
+        finally:
+            self._left.discard(wire)
 
     async def _keep(self) -> None:
         """Subscribes again as often as needed, until it is cancelled."""

@@ -341,17 +341,23 @@ class Retrier(Settling):
         :raises WaitTimeoutError: if copies are not confirmed in that time.
         """
         limit = wait_limit(timeout)
-        own = asyncio.current_task()  # a handler that drains does not wait for itself
+        own = asyncio.current_task()
+        drainers = {
+            task for task in self._running if task is own
+        }  # they do not wait for each other
+        self._running -= drainers
         try:
-            await asyncio.wait_for(self._drained(own), limit)
+            await asyncio.wait_for(self._drained(), limit)
         except asyncio.TimeoutError:
             if self.pending:
                 raise self._undrained() from None
+        finally:
+            self._running |= drainers
 
-    async def _drained(self, own: asyncio.Task[Any] | None) -> None:
+    async def _drained(self) -> None:
         await asyncio.sleep(0)  # messages that arrived before the cancel begin their handlers
-        if running := self._running - {own}:
-            await asyncio.wait(running)
+        if self._running:
+            await asyncio.wait(self._running)
         await asyncio.gather(*(publisher.drain() for publisher in self._publishers.values()))
 
     # Replaying
