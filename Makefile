@@ -105,6 +105,9 @@ slow := publishing relay faults connecting holding
 adapters := tests/live/test_adapters_live.py
 of-node = node/tools/test default test/live
 live/%: export BACKHOP_BROKER_MEMORY ?= 1
+# The command is the broker of the parts that run on the model.
+on-model := core-fast-1 core-fast-2 scripts $(languages:%=%-fast)
+$(foreach version,3.10 4.0 4.3,$(on-model:%=live/model-$(version)/%)): | tested
 live/%/core-fast-1 live/%/core-fast-2: export CK_EXCLUDE_TAGS = long
 live/%/core-fast-1: | tested
 	$(call on,core: $(firstword $(first)) to $(lastword $(first))) $(test-live) $(first)
