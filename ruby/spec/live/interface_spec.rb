@@ -204,6 +204,18 @@ RSpec.describe "One interface", skip: NEEDS_BROKER do
     end
   end
 
+  it "handles the broker's close of a channel while another thread opens one" do
+    connected(BunnyClient, URL, queue, nil, **options) do |client|
+      client.declare
+      channel = client.connection.create_channel
+      # A thread that opens a channel has this lock until Bunny's own thread has read the broker's answer.
+      client.connection.instance_variable_get(:@channel_mutex).synchronize do
+        expect { channel.queue_declare("#{queue}-missing", passive: true) }.to raise_error(Bunny::NotFound)
+      end
+      until_true { client.connection.find_channel(channel.id).nil? }
+    end
+  end
+
   it "declares by its mode" do
     connected(BunnyClient, URL, queue, nil, **options, mode: :verify) do |client|
       expect { client.declare }.to raise_error(Backhop::MissingError, /#{parked}/)

@@ -52,9 +52,32 @@ module Backhop
         # another thread must not get it in between.
         attr_accessor :backhop_lock
 
+        # Lets Bunny's own thread handle the broker's close of a channel without Bunny's lock of channels. A thread
+        # that opens or closes another channel has this lock, and waits for Bunny's own thread.
+        def handle_frame(number, method)
+          return super unless method.is_a?(AMQ::Protocol::Channel::Close)
+
+          channel = find_channel(number)
+          return unless channel # closed by both sides
+
+          begin
+            channel.handle_method(method)
+          rescue ::Bunny::ConnectionClosedError
+            nil # the connection is lost, and Bunny finds that at the next frame
+          end
+          Thread.new { forget(channel) }
+        end
+
         # Ignores a delivery that the broker sent after it closed the channel. Bunny 2's thread would end.
         def handle_frameset(number, frames)
           super if find_channel(number)
+        end
+
+        private
+
+        # Another channel may have the number by now.
+        def forget(channel)
+          @channel_mutex.synchronize { unregister_channel(channel) if find_channel(channel.id).equal?(channel) }
         end
       end
       private_constant :Guarded
@@ -82,10 +105,8 @@ module Backhop
 
         # Opens a channel. Raises ConnectionFailedError if that is not possible.
         #
-        # While a thread opens a channel, it has Bunny's lock of channels and waits for Bunny's own thread.
-        # After the broker closed another channel, Bunny's own thread waits for that lock. So this waits until
-        # such a channel is unregistered. After a time-out it gives up the connection, as Bunny would take a
-        # late answer for the answer to the next opening.
+        # First it waits until channels that the broker closed are unregistered. After a time-out it gives up the
+        # connection, as Bunny would take a late answer for the answer to the next opening.
         #
         # Bunny does not wait for the threads of the channel's pool when its consumer is cancelled or its connection is
         # closed. It would wait up to 60 s for a handler that never ends, and Bunny 2 sometimes for an idle thread too.
