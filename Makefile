@@ -45,13 +45,13 @@ side-by-side = $(MAKE) --no-print-directory --keep-going --jobs=$(if $(AMQP_URL)
 follow = env FOLLOW_END="tests/tools/slowest $(BACKHOP_DURATIONS)" tools/follow $(1) $(side-by-side)
 test: test-packages
 	+@$(fresh-durations)
-	+@$(call follow,build/test/log) trees $(parts:%=tests-of-%)
+	+@$(call follow,build/test/log) trees $(call live,contract) $(parts:%=tests-of-%)
 test-live: test-live-packages
 	+@$(fresh-durations)
 	+@$(call follow,build/test-live/log) trees $(parts:%=live-tests-of-%)
 $(parts:%=test-%): test-%: test-packages
 	+@$(fresh-durations)
-	+@$(call follow,build/test/log) trees tests-of-$*
+	+@$(call follow,build/test/log) trees $(call live,$*-contract) tests-of-$*
 $(parts:%=test-live-%): test-live-%: test-live-packages
 	+@$(fresh-durations)
 	+@$(call follow,build/test-live/log) trees live-tests-of-$*
@@ -69,9 +69,9 @@ bunnies := $(patsubst $(BACKHOP_GEMS)/%,live/$(bunny-version)/%,$(wildcard $(BAC
 browser := live/$(lastword $(versions))/browser
 model := $(if $(AMQP_URL),yours,model-4.3)
 scripts := $(if $(AMQP_URL),,$(foreach version,3.10 4.0 4.3,live/model-$(version)/scripts))
-tests-of-core: $(call live,command-fast core-contract) $(foreach part,core-fast-1 core-fast-2,live/$(model)/$(part)) core-alone \
+tests-of-core: $(call live,command-fast) $(foreach part,core-fast-1 core-fast-2,live/$(model)/$(part)) core-alone \
     $(scripts) rogue-worker
-$(languages:%=tests-of-%): tests-of-%: live/$(model)/%-fast $(call live,%-contract) %-tests
+$(languages:%=tests-of-%): tests-of-%: live/$(model)/%-fast %-fast-tests
 live-tests-of-core := $(call live,core-slow core-crashes core-rest command) $(browser) core-alone rogue example-in-go
 live-tests-of-python := python-tests rogue-python $(call live,python-adapters python-rest)
 live-tests-of-ruby := ruby-tests $(call live,ruby-bunny ruby-rest) $(bunnies)
@@ -104,6 +104,7 @@ first := strategies copies strangers takeover recipes seeing contract
 slow := publishing relay faults connecting holding
 adapters := tests/live/test_adapters_live.py
 of-node = node/tools/test default test/live
+contracts := node python ruby core
 live/%: export BACKHOP_BROKER_MEMORY ?= 1
 # The command is the broker of the parts that run on the model.
 on-model := core-fast-1 core-fast-2 scripts $(languages:%=%-fast)
@@ -115,6 +116,10 @@ live/%/core-fast-2: | tested
 	$(call on,core: other suites) $(test-live) but $(first)
 live/%/core-contract: | tested
 	$(call on,core: strategies and contract) env CK_EXCLUDE_TAGS=long $(test-live) strategies contract
+# The contract of handlers in all languages, on one broker.
+live/%/contract: | tested $(languages:%=%-$(form))
+	@$(broker) $* -- env -u MAKEFLAGS BACKHOP_CONTRACT=first $(MAKE) --no-print-directory --keep-going --jobs=4 form=$(form) \
+		$(foreach built,tested $(languages:%=%-$(form)),-o $(built)) $(contracts:%=live/$*/%-contract)
 live/%/scripts: | tested
 	$(call on,scripts of RabbitMQ) tests/model/scripts
 live/%/core-crashes: | tested
@@ -167,6 +172,7 @@ live/%/node-rest: | build/node/tools-done
 $(languages:%=%-package): %-package: build/%/package-done
 $(languages:%=%-linked): %-linked: build/%/linked-done
 $(languages:%=%-tests): %-tests: build/%/test-done
+$(languages:%=%-fast-tests): %-fast-tests: build/%/fast-test-done
 $(languages:%=%-lint): %-lint: build/%/lint-done
 $(languages:%=%-release): %-release: build/%/release-done
 
@@ -196,6 +202,9 @@ build/node/tools-done: node/package-lock.json | node-$(form)
 	@[ $@ -nt $< ] || { node/tools/check tools && touch $@; }
 build/%/test-done: build/%/$(form)-done $(call files,tests/vectors tests/contract docs) $$(call files,$$* examples/$$*)
 	@$*/tools/check test
+	@touch $@
+build/%/fast-test-done: build/%/$(form)-done $(call files,tests/vectors tests/contract docs) $$(call files,$$* examples/$$*)
+	@BACKHOP_EXCLUDE=long $*/tools/check test
 	@touch $@
 build/%/lint-done: build/%/package-done $$(call files,$$* examples/$$*)
 	@tools/install-packages lint

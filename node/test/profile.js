@@ -5,9 +5,14 @@
 //
 // A test that is left out is not registered. --test-skip-pattern needs Node 22, and reports a skip.
 
+const { test } = require('node:test')
+
 const WORDS = (process.env.BACKHOP_EXCLUDE ?? '').split(/[\s,]+/).filter(Boolean)
 
 /** Returns whether the profile leaves out a test or a suite with these options. */
 const isLeftOut = options => WORDS.some(word => options[word])
 
-module.exports = { isLeftOut }
+/** Registers a test with the option `long`. */
+const longTest = isLeftOut({ long: true }) ? () => {} : test
+
+module.exports = { isLeftOut, longTest }

@@ -6,6 +6,8 @@ const { test } = require('node:test')
 const { Breaker, Drop, Park, Policy, RetryAfter, Topology } = require('backhop')
 const { Clock, rehearse, seededRandom } = require('backhop/testing')
 
+const { longTest } = require('./profile')
+
 const policy = new Policy({ initial: '1s', factor: 2, max: '1m', jitter: 'none', maxAttempts: 4 })
 
 async function fail () {
@@ -119,7 +121,7 @@ test('an error has the policy of the first that matches, and all have one count'
   await assert.rejects(rehearse(() => {}, '', { topology, policies }), { name: 'ForeignPolicyError' })
 })
 
-test('NT18: the core\'s objects of many rehearsals are freed, also if nothing else lets the event loop turn', async () => {
+longTest('NT18: the core\'s objects of many rehearsals are freed, also if nothing else lets the event loop turn', async () => {
   const limited = { policy: new Policy({ maxAttempts: 10 }) }
   const many = async () => {
     for (let i = 0; i < 1000; i++) await rehearse(fail, 'x', limited)

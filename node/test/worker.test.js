@@ -19,6 +19,7 @@ const {
 
 const { prometheus } = require('backhop/prom-client')
 
+const { longTest } = require('./profile')
 const warnings = require('./warnings')
 
 const NOWHERE = 'amqp://guest:secret@127.0.0.1:1'
@@ -194,7 +195,7 @@ async function settledAt ({ descriptors, threads }) {
 }
 
 for (const end of ['terminate', 'stop']) {
-  test(`worker_threads: many at once, and nothing is left of them after ${end}`, { ...NEEDS_WORKER, timeout: 2 * timeout }, async () => {
+  longTest(`worker_threads: many at once, and nothing is left of them after ${end}`, { ...NEEDS_WORKER, timeout: 2 * timeout }, async () => {
     const round = async (isMidway = false) => {
       const threads = Array.from({ length: 4 }, () => new Thread(IN_A_THREAD, { eval: true }))
       if (isMidway) await new Promise(resolve => setTimeout(resolve, 150 * Math.random())) // wherever they are

@@ -14,7 +14,7 @@ RSpec.describe "Memory", :unsigned do
     decider.plan(history, IOError.new("error #{number}")).copy_headers(headers)
   end
 
-  it "is good with a collection at every allocation" do
+  it "is good with a collection at every allocation", :long do
     # A program of its own has few objects, and each of many collections looks at all of them.
     program(<<~'RUBY')
       require "everything"
@@ -26,7 +26,7 @@ RSpec.describe "Memory", :unsigned do
     RUBY
   end
 
-  it "is good where objects move" do
+  it "is good where objects move", :long do
     skip "this Ruby does not compact" unless GC.respond_to?(:verify_compaction_references)
 
     held = Array.new(100) { |number| [decider.read(headers: headers), Backhop::Policy.new(max_attempts: number + 1)] }
@@ -39,7 +39,7 @@ RSpec.describe "Memory", :unsigned do
     expect(Everything.call).to eq(expected)
   end
 
-  it "is good where objects move at every collection" do
+  it "is good where objects move at every collection", :long do
     skip "this Ruby does not compact by itself" unless GC.respond_to?(:auto_compact=)
 
     expected = Everything.call
@@ -68,7 +68,7 @@ RSpec.describe "Memory", :unsigned do
     expect { Native.bh_topology_export(policy, "/") }.to raise_error(TypeError, /bh_topology/)
   end
 
-  it "is given back" do
+  it "is given back", :long do
     skip "there is no /proc/self/statm" unless File.exist?("/proc/self/statm")
 
     grown = program(<<~'RUBY')

@@ -189,7 +189,7 @@ RSpec.describe "What is seen" do
       end
     end
 
-    it "tells few queues and classes of errors apart, and no ids" do
+    it "tells few queues and classes of errors apart, and no ids", :long do
       by = retrier(metrics)
       histories = defined?(RBS::Test) ? 1000 : 10_000 # checked signatures cost eight times the processor time
       histories.times do |i|

@@ -17,6 +17,9 @@ module Backhop
     # skips to the next TTL. In RSpec, `require "backhop/rspec"` gives each example with the tag
     # `:backhop_broker` its own, as `backhop_broker`.
     class Broker
+      LONGEST_END_S = 1
+      private_constant :LONGEST_END_S
+
       # @return [String] its AMQP URL, at a free port of 127.0.0.1, for the user guest
       attr_reader :url
 
@@ -60,12 +63,18 @@ module Backhop
       # @return [void]
       def close
         @input.close # at the end of its input the model ends, unless a forked child has it open too
-        Process.kill("TERM", @process.pid) if @process.alive?
+        terminate unless @process.join(LONGEST_END_S)
         @process.value
         [@output, @problems].each(&:close)
       end
 
       private
+
+      def terminate
+        Process.kill("TERM", @process.pid)
+      rescue Errno::ESRCH
+        nil # it has just ended
+      end
 
       def read_answer
         lines = []
