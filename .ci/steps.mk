@@ -14,9 +14,9 @@ change := live-asan live/4.3/command live/4.3/core-slow docs live/4.3/python-ada
 change += node-tests python-tests core-alone live/3.10/ruby-bunny test-asan live/4.3/browser live/3.10/core-fast-2
 change += live/4.0/node-promises live/4.0/node-callbacks $(languages:%=%-lint) rogue rogue-python rogue-asan
 change += live/3.10/core-fast-1 live/4.3/python-fast live/3.10/ruby-fast live/4.0/node-fast
-change += $(foreach language,$(languages),live/model-4.3/$(language)-fast live/4.0/$(language)-contract)
+change += $(languages:%=live/model-4.3/%-fast) live/4.0/contract
 change += $(foreach version,$(versions-of-scripts),live/$(version)/scripts live/model-$(version)/scripts)
-change += $(foreach part,core-fast-1 core-fast-2,live/model-4.3/$(part)) live/4.0/command-fast live/4.0/core-contract
+change += $(foreach part,core-fast-1 core-fast-2,live/model-4.3/$(part)) live/4.0/command-fast
 change += fuzzing example-in-go example-of-demo test-of-site
 change += $(languages:%=linked-%) format prose test-of-prose test-of-runs test-of-accountant
 
