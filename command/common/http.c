@@ -1,5 +1,6 @@
 #include "common/http.h"
 
+#include "common/connection.h"
 #include "common/libcurl.h"
 #include "common/output.h"
 
@@ -86,6 +87,13 @@ static size_t on_data(char *data, size_t size, size_t count, void *of)
     return size * count;
 }
 
+/* Called by libcurl about once a second. A result other than 0 ends the transfer. */
+static int on_progress(void *of, curl_off_t size, curl_off_t got, curl_off_t to_send, curl_off_t sent)
+{
+    (void)of, (void)size, (void)got, (void)to_send, (void)sent;
+    return is_interrupted();
+}
+
 static http_result result_of(CURLcode code)
 {
     switch (code) {
@@ -117,6 +125,9 @@ http_result http_get(http *self, const char *url, long *status, const char **bod
     curl.easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)ANSWER_MS);
     curl.easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_data);
     curl.easy_setopt(easy, CURLOPT_WRITEDATA, self);
+    curl.easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl.easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
+    curl.easy_setopt(easy, CURLOPT_PROXY, ""); /* a proxy of the environment would get the broker's password */
     if (*self->user) {
         curl.easy_setopt(easy, CURLOPT_USERNAME, self->user);
         curl.easy_setopt(easy, CURLOPT_PASSWORD, self->password);

@@ -1,5 +1,6 @@
 #include "common/management.h"
 
+#include "common/command.h"
 #include "common/connection.h"
 #include "common/http.h"
 #include "common/output.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-enum { PAGE = 500 };
+enum { PAGE = 500, MOST_PAGES = 2000 };
 
 struct management {
     http *client;
@@ -114,6 +115,8 @@ static int place_size(const management *self)
 
 static int complain_result(const management *self, http_result result, const char *problem)
 {
+    if (is_interrupted())
+        return EXIT_INTERRUPTED;
     switch (result) {
     case HTTP_NO_URL:
         complain("--management: that is no URL; one is http://user:password@host:15672");
@@ -196,8 +199,9 @@ void queue_names_add(queue_names *self, bh_bytes name)
     self->items[self->count++] = copy_text(name);
 }
 
-/* Adds one page of queues. *pages gets the number of pages. */
-static int add_page(queue_names *out, management *api, const char *part, int page, json_int_t *pages)
+/* Adds one page of queues. *is_last becomes 1 with the last one. An API that counts more pages than it has must not keep
+ * the command busy for ever: a page without queues is the last one too. */
+static int add_page(queue_names *out, management *api, const char *part, int page, int *is_last)
 {
     json_t *answer;
     const json_t *queue;
@@ -207,8 +211,9 @@ static int add_page(queue_names *out, management *api, const char *part, int pag
     snprintf(size, sizeof size, "%d", PAGE);
     int code = management_list(api, &answer, "queues/%v?page=%s&page_size=%s&name=%s&use_regex=false&columns=name",
                                number, size, part);
-    *pages = json_integer_value(json_object_get(answer, "page_count"));
-    json_array_foreach(json_object_get(answer, "items"), i, queue)
+    const json_t *items = json_object_get(answer, "items");
+    *is_last = page >= json_integer_value(json_object_get(answer, "page_count")) || json_array_size(items) == 0;
+    json_array_foreach(items, i, queue)
     {
         const char *name = json_string_value(json_object_get(queue, "name"));
         if (name)
@@ -220,11 +225,15 @@ static int add_page(queue_names *out, management *api, const char *part, int pag
 
 int management_list_queues(management *self, const char *part, queue_names *out)
 {
-    json_int_t pages = 1;
-    int code = EX_OK;
+    int code = EX_OK, is_last = 0;
     *out = (queue_names){.items = NULL};
-    for (int page = 1; code == EX_OK && page <= pages; page++)
-        code = add_page(out, self, part, page, &pages);
+    for (int page = 1; code == EX_OK && !is_last && page <= MOST_PAGES; page++)
+        code = add_page(out, self, part, page, &is_last);
+    if (code == EX_OK && !is_last) {
+        complain("the management API at %.*s lists more than %d queues: name the work queues as arguments",
+                 place_size(self), self->place, MOST_PAGES * PAGE);
+        code = EX_UNAVAILABLE;
+    }
     if (code != EX_OK)
         queue_names_free(out);
     return code;

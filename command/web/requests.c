@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MOST_HEADERS = 8, MOST_STREAM_BYTES = 1048576, BLOCK_BYTES = 16384 };
 
@@ -175,22 +176,56 @@ static void refuse(request *self, unsigned status, const char *text)
     request_answer(self, status, "text/plain; charset=utf-8", text, strlen(text));
 }
 
-static enum MHD_Result add_size(void *data, enum MHD_ValueKind kind, const char *name, const char *value)
+/* Headers that a request may have once. A proxy and this program could read different ones of two. */
+static const char *const single_headers[] = {MHD_HTTP_HEADER_HOST,
+                                             MHD_HTTP_HEADER_CONTENT_LENGTH,
+                                             MHD_HTTP_HEADER_TRANSFER_ENCODING,
+                                             MHD_HTTP_HEADER_ORIGIN,
+                                             MHD_HTTP_HEADER_COOKIE,
+                                             "Sec-Fetch-Site",
+                                             MHD_HTTP_HEADER_CONTENT_TYPE,
+                                             "X-Backhop",
+                                             "X-Forwarded-Proto"};
+enum { SINGLE_HEADERS = sizeof single_headers / sizeof single_headers[0] };
+
+struct head {
+    size_t size;
+    int counts[SINGLE_HEADERS + 1]; /* of single_headers, and of the header of the settings */
+    const char *single;
+};
+
+static enum MHD_Result add_header(void *data, enum MHD_ValueKind kind, const char *name, const char *value)
 {
-    size_t *size = data;
+    struct head *head = data;
     (void)kind;
-    *size += strlen(name) + (value ? strlen(value) : 0) + strlen(": \r\n");
+    head->size += strlen(name) + (value ? strlen(value) : 0) + strlen(": \r\n");
+    for (size_t i = 0; i < SINGLE_HEADERS; i++)
+        head->counts[i] += strcasecmp(name, single_headers[i]) == 0;
+    head->counts[SINGLE_HEADERS] += head->single && strcasecmp(name, head->single) == 0;
     return MHD_YES;
+}
+
+static int has_doubles(const struct head *head)
+{
+    for (size_t i = 0; i <= SINGLE_HEADERS; i++)
+        if (head->counts[i] > 1)
+            return 1;
+    return 0;
 }
 
 /* Refuses a request by its head alone. */
 static void check_head(request *self)
 {
-    size_t head = strlen(self->method) + strlen(self->path);
+    struct head head = {.size = strlen(self->method) + strlen(self->path),
+                        .single = self->server->settings->single_header};
     const char *length = request_header(self, MHD_HTTP_HEADER_CONTENT_LENGTH);
-    MHD_get_connection_values(self->connection, MHD_HEADER_KIND, add_size, &head);
-    if (head > SERVER_MOST_HEAD)
+    MHD_get_connection_values(self->connection, MHD_HEADER_KIND, add_header, &head);
+    if (head.size > SERVER_MOST_HEAD)
         refuse(self, MHD_HTTP_REQUEST_HEADER_FIELDS_TOO_LARGE, "the head of this request is too large\n");
+    else if (has_doubles(&head))
+        refuse(self, MHD_HTTP_BAD_REQUEST, "a header is there twice that may be there once\n");
+    else if (length && request_header(self, MHD_HTTP_HEADER_TRANSFER_ENCODING))
+        refuse(self, MHD_HTTP_BAD_REQUEST, "Content-Length and Transfer-Encoding exclude each other\n");
     else if (!access_allows_host(request_header(self, MHD_HTTP_HEADER_HOST), &self->server->settings->hosts))
         refuse(self, MHD_HTTP_MISDIRECTED_REQUEST,
                "this name is not served here: --host NAME allows a name in the Host header\n");

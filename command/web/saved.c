@@ -63,11 +63,17 @@ char *saved_path(const web *self, const char *name)
     return path;
 }
 
+int saved_is_file(const char *path)
+{
+    struct stat facts;
+    return lstat(path, &facts) == 0 && S_ISREG(facts.st_mode);
+}
+
 void saved_answer(const web *self, request *it, const char *name)
 {
     struct stat facts;
     char *path = saved_path(self, name), disposition[LONGEST_NAME + 40];
-    int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW) : -1;
+    int fd = path ? open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK) : -1;
     free(path);
     if (fd < 0 || fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode)) {
         if (fd >= 0)

@@ -27,6 +27,7 @@ typedef struct server_settings {
     texts hosts;                     /* names in Host headers, besides localhost and addresses */
     size_t most_body;                /* bytes */
     int64_t request_ms;              /* how long a request may take to arrive */
+    const char *single_header;       /* a further header that a request may have once; NULL: none */
     const char *const (*headers)[2]; /* names and values that each answer has; the last name is NULL. NULL: none */
     void (*handle)(void *data, request *it); /* calls request_answer, request_later or request_stream */
     void *data;

@@ -147,15 +147,21 @@ static void prepare_children(web *self, const web_options *o)
     }
 }
 
+/* A browser leaves these as they are, apart from segments that begin with a dot. */
+#define PATH_CHARACTERS "/-._~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
 static void check_settings(web *self)
 {
     size_t size = strlen(self->base_path);
     int is_unix = strncmp(self->settings.address, UNIX_PREFIX, strlen(UNIX_PREFIX)) == 0;
-    if (size > 0 && (*self->base_path != '/' || self->base_path[size - 1] == '/' || size > 100))
+    if (size > 0 && (*self->base_path != '/' || self->base_path[size - 1] == '/' || size > 100 ||
+                     self->base_path[strspn(self->base_path, PATH_CHARACTERS)] || strstr(self->base_path, "//") ||
+                     strstr(self->base_path, "/.")))
         options_refuse("--base-path: '%s' is no path, as /backhop", self->base_path);
     if (self->user_header && !is_unix)
         options_refuse(
             "--user-header needs --listen unix:PATH: every program of this machine can forge a header at a port");
+    self->settings.single_header = self->user_header;
     read_allow(self);
 }
 

@@ -159,6 +159,8 @@ void saved_answer(const web *self, request *it, const char *name);
 void saved_list(const web *self, request *it);
 /* Returns the path of a saved file; NULL: the name is none of them. The caller frees it. */
 char *saved_path(const web *self, const char *name);
+/* Returns 1 for a regular file. A link in the directory may lead out of it, and the open of a pipe waits. */
+int saved_is_file(const char *path);
 /* Returns a name for a new file of a queue. The caller frees it. */
 char *saved_new_name(const char *queue, int number);
 

@@ -264,6 +264,36 @@ class Requests(Case):
             for name in ("b.ndjson", "../history.ndjson", "..%2fhistory.ndjson", ".ndjson", "c.ndjson"):
                 self.assertEqual(page.get(f"/api/saved/{name}").status, 404, name)
 
+    def test_s4_9_s4_10_a_pipe_and_a_link_are_no_saved_files(self):
+        with web("--allow", "drop") as page:
+            page.log_in()
+            os.mkfifo(f"{page.state}/saved/pipe.ndjson")
+            os.symlink("/etc/passwd", f"{page.state}/saved/link.ndjson")
+            for name in ("pipe.ndjson", "link.ndjson"):
+                self.assertEqual(page.get(f"/api/saved/{name}").status, 404, name)
+                for more in ({"dry_run": True}, {"expect": 1}):
+                    answer = page.post("/api/load", {"file": name, **more})
+                    self.assertEqual((answer.status, answer.json["error"]), (404, "no saved file has this name"))
+
+    def test_s4_11_a_request_has_each_header_once(self):
+        heads = {
+            "length": "Content-Length: 0\r\nContent-Length: 9\r\n",
+            "length and chunks": "Content-Length: 9\r\nTransfer-Encoding: chunked\r\n",
+            "host": "Host: localhost\r\n",
+            "site": "Sec-Fetch-Site: same-origin\r\nSec-Fetch-Site: cross-site\r\n",
+            "user": "X-User: admin\r\nx-user: ana\r\n",
+        }
+        with web("--user-header", "X-User", unix=True) as page:
+            for name, head in heads.items():
+                connection = page.connect()
+                connection.connect()
+                connection.sock.sendall(f"POST /api/session HTTP/1.1\r\nHost: localhost\r\n{head}\r\n".encode())
+                with connection.sock.makefile("rb") as file:
+                    answer = file.read()  # until the connection ends: the rest is no request
+                self.assertTrue(answer.startswith(b"HTTP/1.1 400 "), (name, answer))
+                self.assertEqual(answer.count(b"HTTP/1.1 "), 1, name)
+                connection.close()
+
     def test_the_page_is_small_and_is_not_sent_twice(self):
         with web() as page:
             self.assertEqual(page.get("/nothing.js").status, 404)
