@@ -281,6 +281,10 @@ enum MHD_Result requests_on_access(void *data, struct MHD_Connection *connection
     }
     if (!it->response)
         return MHD_YES; /* suspended */
+    if (it->client && !it->is_stream) {
+        it->client->is_answered = 1;
+        it->client->since_ms = bh__monotonic_ms();
+    }
     enum MHD_Result result = MHD_queue_response(connection, it->status, it->response);
     MHD_destroy_response(it->response); /* libmicrohttpd has its own reference */
     it->response = NULL;
@@ -311,6 +315,7 @@ void requests_on_completed(void *data, struct MHD_Connection *connection, void *
     if (!it)
         return;
     if (it->client) {
+        it->client->is_answered = 0;
         it->client->is_arriving = 1; /* the next request of this connection */
         it->client->since_ms = bh__monotonic_ms();
     }

@@ -10,6 +10,7 @@
 typedef struct client {
     int fd;           /* -1: a free place */
     int is_arriving;  /* its next request is not complete */
+    int is_answered;  /* it reads the answer; it is no stream */
     int64_t since_ms; /* monotonic: since when */
 } client;
 

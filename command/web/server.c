@@ -31,13 +31,13 @@ static client *find_free(server *self)
     return NULL;
 }
 
-/* Ends the connection that has sent no whole request for longest. */
+/* Ends the connection that has taken longest to send a request, or to read an answer. */
 static client *replace_oldest(server *self)
 {
     client *oldest = NULL;
     for (size_t i = 0; i < SERVER_MOST_CLIENTS; i++) {
         client *each = &self->clients[i];
-        if (each->is_arriving && (!oldest || each->since_ms < oldest->since_ms))
+        if ((each->is_arriving || each->is_answered) && (!oldest || each->since_ms < oldest->since_ms))
             oldest = each;
     }
     if (oldest)
@@ -69,7 +69,7 @@ static void accept_client(server *self)
             self->accept_ms = bh__monotonic_ms() + ACCEPT_AGAIN_MS;
         return;
     }
-    if (!place) { /* each connection has a request that is being answered */
+    if (!place) { /* each connection is a stream, or has a request that is worked on */
         close(fd);
         return;
     }

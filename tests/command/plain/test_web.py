@@ -1,5 +1,6 @@
 """The access rules of `backhop web`: each has a request that is refused, and one that is let in. Without a broker."""
 
+import contextlib
 import os
 import re
 import resource
@@ -243,13 +244,14 @@ class Requests(Case):
     def test_a_client_that_does_not_read_delays_no_other(self):
         with web() as page:
             page.log_in()
-            slow = [page.connect() for _ in range(20)]
+            slow = [page.connect() for _ in range(80)]  # above its limit of connections
             for each in slow:
                 each.connect()
-                each.sock.sendall(b"GET /app.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200)
-            begun = time.monotonic()
-            self.assertEqual(page.get("/").status, 200)
-            self.assertLess(time.monotonic() - begun, 5)
+                each.sock.setblocking(False)
+                with contextlib.suppress(OSError):  # S4-4: it has ended an earlier one for each of the last ones
+                    each.sock.send(b"GET /app.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200)
+            for _ in range(10):
+                self.assertEqual(page.get("/").status, 200)
             for each in slow:
                 each.close()
 
