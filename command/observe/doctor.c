@@ -1,6 +1,7 @@
 /* backhop doctor: finds problems of the broker, topology and queues. */
 #include "observe/probes.h"
 #include "observe/survey.h"
+#include "observe/traffic.h"
 
 #include "common/command.h"
 #include "setup/declare.h"
@@ -260,6 +261,8 @@ static int examine_work_queue(doctor *self, const char *queue, const depths *see
     int code = examine_own(self, topology, seen);
     if (code == EX_OK && self->management)
         code = survey_topology(self, topology, seen);
+    if (code == EX_OK && self->management)
+        code = traffic_examine(self, topology);
     if (code == EX_OK && is_first)
         send_probes(self, topology, seen);
     bh_topology_free(topology);

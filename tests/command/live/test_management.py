@@ -274,6 +274,54 @@ class Management(Managed):
         self.addCleanup(self.tell, "DELETE", f"policies/%2F/{ns}")
         self.findings_of_policies((*classic, "--patience", "0s"), ns, set())
 
+    def test_o4_1_rejected_messages_that_no_relay_reads_are_a_problem(self) -> None:
+        queue, ns = self.queue(), self.queue()
+        options = (queue, "--namespace", ns, "--patience", "0s", "-m", URL, "--json")
+        self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum")
+        self.tell("PUT", f"queues/%2F/{ns}.rejected", {"durable": True})
+        self.addCleanup(self.tell, "DELETE", f"queues/%2F/{ns}.rejected")
+        self.assertFalse([each for each in run("doctor", *options).objects if "relay" in each["finding"]])
+        message = {"properties": {}, "routing_key": f"{ns}.rejected", "payload": "x", "payload_encoding": "string"}
+        self.tell("POST", "exchanges/%2F/amq.default/publish", message)
+        wanted = f'1 message in queue "{ns}.rejected", which no relay reads.'
+        end = time.monotonic() + LIMIT_S  # the API counts every five seconds
+        while wanted not in (found := [each["finding"] for each in run("doctor", *options).objects]):
+            self.assertLess(time.monotonic(), end, found)
+
+    def test_o4_2_what_gets_copies_of_retries_is_a_problem(self) -> None:
+        queue, other, ns, stranger = (self.queue() for _ in range(4))
+        for each in (queue, other):
+            self.ok("topology", "declare", each, "--namespace", ns, "--work-queue", "quorum")
+        self.tell("PUT", f"queues/%2F/{stranger}", {"durable": True})
+        self.addCleanup(self.tell, "DELETE", f"queues/%2F/{stranger}")
+        options = ("--namespace", ns, "--patience", "0s", "-m", URL, "--json")
+        wait = next(each["name"] for each in self.get("exchanges/%2F") if each["name"].startswith(f"{ns}.wait."))
+        self.assertFalse([each for each in run("doctor", queue, other, *options).objects if "is bound to" in each["finding"]])
+        wanted = set()
+        for exchange, key in ((f"{ns}.return", f"backhop:{queue}"), (wait, "#"), (f"{ns}.return", "of nobody")):
+            self.tell("POST", f"bindings/%2F/e/{exchange}/q/{stranger}", {"routing_key": key})
+            if key != "of nobody":
+                wanted.add(f'Queue "{stranger}" is bound to exchange "{exchange}" with routing key "{key}".')
+        found = {each["finding"] for each in run("doctor", queue, other, *options).objects if "is bound to" in each["finding"]}
+        self.assertEqual(found, wanted)
+
+    def test_w2_a_federation_of_the_exchanges_is_a_problem(self) -> None:
+        queue, ns = self.queue(), self.queue()
+        options = (queue, "--namespace", ns, "--patience", "0s")
+        self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum")
+
+        def edit(path: str, answer: Any) -> Any:
+            if path.startswith("policies/"):
+                return [*answer, {"name": "all", "pattern": ".*", "apply-to": "exchanges", "definition": {"federation-upstream-set": "all"}}]
+            if path.startswith("exchanges/") and isinstance(answer, dict):
+                answer["policy"] = "all"
+            return answer
+
+        with self.edited(edit) as url:
+            found = [each["finding"] for each in run("doctor", *options, "-m", url, "--json").objects if "federates" in each["finding"]]
+        self.assertEqual(len(found), 1)
+        self.assertRegex(found[0], rf'^Policy "all" federates exchange "{ns}\.')
+
     def findings_of_policies(self, options: tuple[str, ...], ns: str, wanted: set[str]) -> None:
         found = run("doctor", "-m", URL, "--json", *options).objects
         self.assertEqual({each["finding"].split(", as ")[0].rstrip(".") for each in found if "olicy" in each["finding"]}, wanted)
