@@ -199,7 +199,7 @@ void queue_names_add(queue_names *self, bh_bytes name)
     self->items[self->count++] = copy_text(name);
 }
 
-/* Adds one page of queues. *is_last becomes 1 with the last one. An API that counts more pages than it has must not keep
+/* Adds one page of queues. *is_last becomes 1 with the last one. A count of pages without end must not keep
  * the command busy for ever: a page without queues is the last one too. */
 static int add_page(queue_names *out, management *api, const char *part, int page, int *is_last)
 {

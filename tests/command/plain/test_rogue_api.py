@@ -20,7 +20,7 @@ NOWHERE = "amqp://127.0.0.1:1"
 
 @contextlib.contextmanager
 def api(answer: Callable[[int], dict | None]) -> Iterator[tuple[str, queue.Queue]]:
-    """Serves pages of queues, `answer(page)`; None: never answers. Yields its address, and the paths that are asked for."""
+    """Serves pages of queues, `answer(page)`; None: never answers. Yields its address, and the paths of requests."""
     asked: queue.Queue[str] = queue.Queue()
     is_over = threading.Event()
 
