@@ -18,7 +18,7 @@ static const char *text_of(const json_t *object, const char *key)
 
 /* ------------------------------------------------------------------------------------------------------------- bindings */
 
-/* Returns 1 if the topology declares the binding, or the key is that of another application's work queue. */
+/* Returns 1 if the topology declares the binding, or if another application's work queue has this key. */
 static int is_expected(const bh_topology *topology, const char *exchange, const json_t *binding)
 {
     const char *to = text_of(binding, "destination"), *key = text_of(binding, "routing_key");
