@@ -1,5 +1,6 @@
 #include "client.h"
 
+#include "network.h"
 #include "schedule.h"
 #include "worker/wire/assembler.h"
 #include "worker/wire/login.h"
@@ -28,6 +29,8 @@ static void exchange_bytes(client *self)
         bh__buffer *out = &self->link.out;
         size_t written = model_reads(self->end) ? bh__buffer_size(out) : 0;
         if (written) {
+            model_advance(self->broker, schedule_now_ms());
+            network_touch();
             model_receive(self->end, out->data + out->begin, written);
             bh__buffer_clear(out);
         }
@@ -44,8 +47,10 @@ static void exchange_bytes(client *self)
 
 static void lose(client *self)
 {
-    if (self->end)
+    if (self->end) {
         model_disconnect(self->end);
+        network_touch();
+    }
     self->end = NULL;
     bh__link_close(&self->link);
     bh__assembler_clear(&self->assembler);
@@ -133,6 +138,7 @@ static int connect_client(client *self)
     amqp_channel_open_t open_channel = {.out_of_band = amqp_empty_bytes};
     amqp_confirm_select_t select = {.nowait = 0};
     self->end = model_connect(self->broker);
+    network_touch();
     if (!self->end)
         return 0;
     self->published = self->confirmed = 0;

@@ -1,5 +1,7 @@
 #include "runner.h"
 
+#include "schedule.h"
+
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -41,7 +43,8 @@ static void report(uint64_t from, uint64_t failures, const struct timespec *begu
     fflush(stdout);
 }
 
-static int play_until(uint64_t end)
+/* Plays seeds until `end` in a child process; returns its status. */
+static int play_until(uint64_t end, int is_traced)
 {
     pid_t child = fork();
     if (child < 0) {
@@ -49,6 +52,9 @@ static int play_until(uint64_t end)
         exit(EXIT_FAILURE);
     }
     if (child == 0) {
+        schedule_traces = is_traced;
+        if (!is_traced) /* a failure is played again with its trace */
+            fclose(stderr);
         for (; *next < end; ++*next) {
             alarm(LIMIT_S);
             play_seed(*next);
@@ -75,18 +81,20 @@ uint64_t run_seeds(uint64_t from, uint64_t count, uint64_t most)
     clock_gettime(CLOCK_MONOTONIC, &begun);
     while (*next < end && failures < most) {
         uint64_t part = end - *next < REPORT_SEEDS ? end : *next + REPORT_SEEDS;
-        int status = play_until(part);
+        int status = play_until(part, 0);
         if (WIFEXITED(status) && WEXITSTATUS(status) == EXIT_SUCCESS) {
             report(from, failures, &begun);
             continue;
         }
         failures++;
+        status = play_until(*next + 1, 1);
         if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
             printf("seed %" PRIu64 " FAILED: no end within %d s\n", *next, LIMIT_S);
         else
-            printf("seed %" PRIu64 " FAILED\n", *next);
+            printf("seed %" PRIu64 " FAILED%s\n", *next - (status == 0),
+                   status ? "" : ", but not when it was played again");
         fflush(stdout);
-        ++*next;
+        *next += status != 0;
     }
     if (failures)
         report(from, failures, &begun);

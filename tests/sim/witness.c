@@ -40,8 +40,7 @@ typedef struct content {
     char names[2][256];
     uint64_t size;
     uint64_t got;
-    uint64_t hash;
-    char prefix[PREFIX];
+    account *of; /* NULL: not a message of this history */
 } content;
 
 typedef struct channel {
@@ -67,21 +66,11 @@ static struct {
     int may_reject;
     int64_t timeout_us;
     account *accounts[MOST_ACCOUNTS];
-    uint64_t hashes[MOST_ACCOUNTS];
     size_t count;
     connection *seen[MOST_SEEN];
 } it;
 
 /* ---------------------------------------------------------------------------------------------------------- accounts */
-
-static uint64_t hash_of(uint64_t hash, const char *data, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ (unsigned char)data[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
-#define HASH_BEGIN UINT64_C(0xcbf29ce484222325)
 
 account *witness_add(bh_bytes body)
 {
@@ -93,7 +82,6 @@ account *witness_add(bh_bytes body)
     kept[body.size] = '\0';
     added->index = (unsigned)it.count;
     added->body = (bh_bytes){kept, body.size};
-    it.hashes[it.count] = hash_of(HASH_BEGIN, body.data, body.size);
     return it.accounts[it.count++] = added;
 }
 
@@ -245,7 +233,7 @@ static uint64_t number(bh_bytes *from, size_t size)
 static void begin_content(channel *at, witness_way way, int method, uint64_t tag, bh_bytes *names)
 {
     content *begun = &at->contents[way];
-    *begun = (content){.method = method, .tag = tag, .hash = HASH_BEGIN};
+    *begun = (content){.method = method, .tag = tag};
     for (int i = 0; i < 2; i++) {
         bh_bytes name = short_string(names);
         memcpy(begun->names[i], name.data, name.size);
@@ -254,8 +242,8 @@ static void begin_content(channel *at, witness_way way, int method, uint64_t tag
 
 static void end_content(connection *self, channel *at, content *ended)
 {
-    account *of = named(ended->prefix);
-    if (of && ended->hash != it.hashes[of->index])
+    account *of = ended->of;
+    if (of && ended->size != of->body.size)
         fail("the body of message %u has changed", of->index);
     const char *verb = ended->method == AMQP_BASIC_PUBLISH_METHOD  ? "is published"
                        : ended->method == AMQP_BASIC_RETURN_METHOD ? "is returned"
@@ -368,6 +356,20 @@ static void on_down_method(channel *at, amqp_method_number_t method, bh_bytes ar
     }
 }
 
+/* Adds a frame's part of a body. A frame is larger than a prefix, so the first one has it. */
+static void add_body(content *self, bh_bytes part)
+{
+    char prefix[PREFIX] = "";
+    if (self->got == 0) {
+        memcpy(prefix, part.data, part.size < PREFIX - 1 ? part.size : PREFIX - 1);
+        self->of = named(prefix);
+    }
+    const account *of = self->of;
+    if (of && (self->got + part.size > of->body.size || memcmp(of->body.data + self->got, part.data, part.size) != 0))
+        fail("the body of message %u has changed", of->index);
+    self->got += part.size;
+}
+
 static void on_frame(connection *self, witness_way way, int type, unsigned channel_number, bh_bytes payload)
 {
     ENSURE(channel_number < MOST_CHANNELS);
@@ -386,10 +388,7 @@ static void on_frame(connection *self, witness_way way, int type, unsigned chann
     if (type == AMQP_FRAME_HEADER && current->method) {
         current->size = bh__get_number(payload.data + 4, 8);
     } else if (type == AMQP_FRAME_BODY && current->method) {
-        for (size_t i = 0; i < payload.size && current->got + i < PREFIX - 1; i++)
-            current->prefix[current->got + i] = payload.data[i];
-        current->hash = hash_of(current->hash, payload.data, payload.size);
-        current->got += payload.size;
+        add_body(current, payload);
     } else {
         return;
     }
