@@ -37,8 +37,8 @@ int64_t bh__consumer_end(bh__consumer *self, bh__context *context)
     return count;
 }
 
-/* Writes which message was in hand longest, and for how long. "": nothing was in hand. */
-static void describe_oldest(const bh__consumer *self, bh__context *context, bh__report *out)
+/* Returns the message of the channel that was in hand longest; NULL: nothing was in hand. */
+static const bh_message *find_oldest(const bh__consumer *self, const bh__context *context)
 {
     const bh_message *oldest = NULL;
     for (size_t i = 0; i < context->held.capacity; i++) {
@@ -46,6 +46,13 @@ static void describe_oldest(const bh__consumer *self, bh__context *context, bh__
         if (held && held->channel == self->ledger_channel && (!oldest || held->arrived_ms < oldest->arrived_ms))
             oldest = held;
     }
+    return oldest;
+}
+
+/* Writes which message was in hand longest, and for how long. "": nothing was in hand. */
+static void describe_oldest(const bh__consumer *self, bh__context *context, bh__report *out)
+{
+    const bh_message *oldest = find_oldest(self, context);
     if (!oldest)
         return;
     bh_bytes id = bh__id_of(context, oldest);
@@ -88,6 +95,8 @@ static void on_cancel(bh__consumer *self, bh__context *context, const amqp_basic
         return;
     self->is_doubtful = bh__is_at_least_4_3(context);
     self->cancelled_ms = bh__monotonic_ms();
+    const bh_message *oldest = find_oldest(self, context);
+    self->held_ms = oldest ? self->cancelled_ms - oldest->arrived_ms : 0;
     bh__consumer_emit_cancelled(self, context, BH_ERR_CANCELLED,
                                 self->is_doubtful ? "the queue was deleted or is not available, or a message was held "
                                                     "longer than the broker's consumer timeout"
