@@ -2,6 +2,7 @@
 
 #include "network.h"
 #include "schedule.h"
+#include "witness.h"
 #include "worker/wire/assembler.h"
 #include "worker/wire/login.h"
 
@@ -31,7 +32,9 @@ static void exchange_bytes(client *self)
         if (written) {
             model_advance(self->broker, schedule_now_ms());
             network_touch();
+            witness_publisher(1);
             model_receive(self->end, out->data + out->begin, written);
+            witness_publisher(0);
             bh__buffer_clear(out);
         }
         bh_bytes output = model_output(self->end);

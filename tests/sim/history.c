@@ -146,7 +146,7 @@ static void publish(unsigned index)
         if (tries > 1000)
             fail("message %u cannot be published", index);
         if (tries) {
-            message->disturbed++; /* it may have been stored before */
+            message->published_again++; /* it may have been stored before */
             schedule_sleep_us(1000000);
         }
         message->is_published =
@@ -171,18 +171,29 @@ static int64_t policy_delay_ms(int64_t attempt)
     return delay < (double)it.of->max_ms ? (int64_t)delay : it.of->max_ms;
 }
 
-static void check_attempt(const account *message, int64_t attempt)
+/* Returns 1 if attempts count deliveries: without copies only the broker counts. */
+static int counts_deliveries(void)
 {
-    int64_t most = 1 + message->failures + message->disturbed;
-    if (attempt < 1 || attempt > most)
+    return it.of->strategy == BH_STRATEGY_REJECT || it.of->strategy == BH_STRATEGY_NATIVE;
+}
+
+static void check_attempt(account *message, int64_t attempt)
+{
+    int doubles = witness_doubles(message);
+    if (message->begins_anew && attempt == 1) { /* replayed */
+        message->failures_before += message->failures;
+        message->failures = 0;
+    }
+    message->begins_anew = 0;
+    int64_t expected = 1 + message->failures;
+    int64_t most = expected + (doubles ? message->failures_before : 0) + (counts_deliveries() ? message->returned : 0);
+    if (attempt < 1 || attempt > most || (!doubles && attempt != expected))
         fail("attempt %lld of message %u, after %d failures", (long long)attempt, message->index, message->failures);
-    if (!message->disturbed && !it.has_replays && attempt != most)
-        fail("attempt %lld of message %u, after %d failures", (long long)attempt, message->index, message->failures);
-    if (message->in_hand && !message->disturbed)
-        fail("two handlers have message %u, and nothing happened to it", message->index);
-    if (message->due_us > schedule_now_us() && !message->disturbed && !it.may_be_early)
+    if (message->in_hand && !doubles)
+        fail("two handlers have message %u, and it was not doubled", message->index);
+    if (message->due_us > schedule_now_us() && message->lives == 1 && !it.may_be_early)
         fail("message %u comes %.3f ms early", message->index, (double)(message->due_us - schedule_now_us()) / 1000);
-    if (message->oks && !message->disturbed)
+    if (message->oks && !doubles)
         fail("message %u comes again after its success", message->index);
 }
 
@@ -234,7 +245,9 @@ static void note_settled(account *message, const call_script *script, int64_t at
     if (script->retry_after_ms > delay_ms && may_wait)
         delay_ms = script->retry_after_ms;
     /* RabbitMQ counts whole milliseconds. */
-    message->due_us = delay_ms && is_retried ? schedule_now_us() + (delay_ms - 1) * 1000 : 0;
+    int64_t due_us = delay_ms && is_retried ? schedule_now_us() + (delay_ms - 1) * 1000 : 0;
+    message->next_due_us = may_wait && !message->is_overlapped ? due_us : 0;
+    message->due_us = may_wait || witness_doubles(message) ? 0 : due_us;
 }
 
 static void handle(bh_worker *worker, bh_message *taken)
@@ -250,6 +263,7 @@ static void handle(bh_worker *worker, bh_message *taken)
     ENSURE(bh_worker_read(worker, taken, delivery, past) == BH_OK);
     check_origin(message, delivery, past);
     message->calls++;
+    message->is_overlapped |= message->in_hand > 0;
     message->in_hand++;
     it.out->calls++;
     call_script script = decide(message, attempt);
@@ -272,8 +286,7 @@ static void handle(bh_worker *worker, bh_message *taken)
         note_settled(message, &script, attempt);
     else if (status != BH_ERR_STATE)
         fail("a message cannot be settled: %s", bh_status_name(status).data);
-    else
-        message->disturbed++;
+    message->is_overlapped &= message->in_hand > 0;
     bh_history_free(past);
     bh_delivery_free(delivery);
 }
@@ -289,6 +302,8 @@ static void on_event(bh_worker *worker, const bh_event *event, void *data)
 {
     (void)worker, (void)data;
     it.out->events[bh_event_what(event)]++;
+    if (bh_event_what(event) == BH_EVENT_REFUSED)
+        witness_may_give_back();
     trace("event %s", bh_event_line(event).data);
 }
 
@@ -419,21 +434,6 @@ static int64_t visit_queues(void (*visit)(const char *name))
 
 /* ------------------------------------------------------------------------------------------------------------ faults */
 
-static void lose_waiting(void)
-{
-    for (size_t i = 0; i < witness_count(); i++) {
-        account *each = witness_at(i);
-        each->may_be_lost |= !each->oks;
-        each->disturbed++;
-    }
-}
-
-static int closes_connections(fault_kind kind)
-{
-    return kind == FAULT_STOP || kind == FAULT_KILL || kind == FAULT_CLOSE || kind == FAULT_RESET ||
-           kind == FAULT_NO_RIGHTS || kind == FAULT_UNREACHABLE || kind == FAULT_UNKNOWN;
-}
-
 static void delete_wait_queue(const char *name)
 {
     char line[300];
@@ -446,11 +446,9 @@ static void begin_fault(const fault *self)
 {
     int64_t end_us = schedule_now_us() + self->for_ms * 1000;
     trace("fault %d begins", (int)self->kind);
-    witness_disturb_in_hand(closes_connections(self->kind));
     switch (self->kind) {
     case FAULT_STOP:
     case FAULT_KILL:
-        witness_disturb_all();
         network_control(NULL, 0, self->kind == FAULT_STOP ? "stop" : "kill");
         break;
     case FAULT_CUT:
@@ -472,15 +470,15 @@ static void begin_fault(const fault *self)
         network_control(NULL, 0, "alarm on");
         break;
     case FAULT_DELETE_QUEUE:
-        lose_waiting();
+        witness_may_drop();
         network_try("delete queue / " QUEUE);
         break;
     case FAULT_DELETE_PARKED:
-        lose_waiting();
+        witness_may_drop();
         network_try("delete queue / " QUEUE ".parked");
         break;
     case FAULT_DELETE_WAIT:
-        lose_waiting();
+        witness_may_drop();
         visit_queues(delete_wait_queue);
         break;
     case FAULT_FULL:
@@ -489,8 +487,7 @@ static void begin_fault(const fault *self)
         break;
     case FAULT_DELETE_RETURN:
         if (it.of->type == BH_QUEUE_CLASSIC) /* dead-letters at most once: to no exchange it loses the message */
-            lose_waiting();
-        witness_disturb_all();
+            witness_may_drop();
         network_try("delete exchange / backhop.return");
         break;
     case FAULT_SHORT_TTL:
@@ -521,6 +518,7 @@ static void begin_fault(const fault *self)
     case FAULT_RESTART: {
         player *chosen = &it.players[self->which % (unsigned)it.of->workers];
         chosen->is_paused = 1;
+        witness_may_give_back();
         bh_worker_stop(chosen->worker, self->amount);
         break;
     }
@@ -627,20 +625,30 @@ static void empty_queue(const char *name)
     }
 }
 
+/* Returns 1 if something happened that can double a message. */
+static int has_faults(void)
+{
+    for (size_t i = 0; i < it.of->fault_count; i++)
+        if (it.of->faults[i].kind != FAULT_REPLAY && it.of->faults[i].kind != FAULT_JUMP)
+            return 1;
+    return it.of->consumer_timeout_ms || it.of->model_choices;
+}
+
 static void check_ends(void)
 {
     for (size_t i = 0; i < witness_count(); i++) {
         const account *each = witness_at(i);
-        int ends = each->oks + each->parked + each->waiting + each->unroutable;
+        int ends = each->oks + each->parked + each->waiting + each->unroutable, doubles = witness_doubles(each);
         it.out->parked += each->parked;
         it.out->unroutable += each->unroutable;
         if (ends == 0 && each->is_published && !each->may_be_lost)
             fail("message %u is lost: %d calls, %d failures, %d copies", each->index, each->calls, each->failures,
                  each->copies);
-        if (ends > 1 + each->disturbed + (it.has_replays ? each->calls : 0))
-            fail(
-                "message %u ended %d times (%d handled, %d parked, %d waiting), and %d times it was in hand at a fault",
-                each->index, ends, each->oks, each->parked, each->waiting, each->disturbed);
+        if (ends > 1 + doubles)
+            fail("message %u ended %d times (%d handled, %d parked, %d waiting), and may have been doubled %d times",
+                 each->index, ends, each->oks, each->parked, each->waiting, doubles);
+        if (doubles && !has_faults())
+            fail("message %u is doubled without a fault", each->index);
     }
 }
 
@@ -700,9 +708,12 @@ static void set_up(void)
                                                    .epoch_ms = SCHEDULE_EPOCH_MS,
                                                    .tape = choices ? choices->data : NULL,
                                                    .tape_size = choices ? choices->size : 0,
-                                                   .consumer_timeout_ms = of->consumer_timeout_ms}) == BH_OK);
+                                                   .consumer_timeout_ms = of->consumer_timeout_ms,
+                                                   .watch = witness_watch}) == BH_OK);
     network_begin(it.broker);
-    witness_begin(of->strategy == BH_STRATEGY_REJECT || of->strategy == BH_STRATEGY_NATIVE, of->consumer_timeout_ms);
+    witness_begin(counts_deliveries());
+    if (of->consumer_timeout_ms) /* a worker gives back what is beside a message that was held too long */
+        witness_may_give_back();
     it.client = client_new(it.broker);
     if (of->breaker)
         ENSURE(bh_breaker_new(&it.breaker, of->breaker, (bh_bytes){"12345678", BH_BREAKER_RANDOM_BYTES}) == BH_OK);
@@ -745,6 +756,7 @@ void history_play(const history *self, tape *choices, outcome *out)
     it.is_calm = self->ends_well;
     await_drained();
     it.is_over = 1;
+    witness_may_give_back();
     for (int i = 0; i < self->workers; i++)
         stop_worker(&it.players[i]);
     visit_queues(empty_queue);

@@ -168,7 +168,6 @@ static void end_link(connection *self, int error)
         advance();
         model_disconnect(self->link);
         it.is_touched = 1;
-        witness_lose(number_of(self));
     }
     self->link = NULL;
     self->has_ended = 1;

@@ -63,6 +63,12 @@ static call_script fail_first(void *data, const account *message, int64_t attemp
     return (call_script){.outcome = attempt == 1 ? BH_OUTCOME_FAILED : BH_OUTCOME_OK, .duration_ms = 5};
 }
 
+static call_script fail_first_after_4_s(void *data, const account *message, int64_t attempt)
+{
+    (void)data, (void)message;
+    return (call_script){.outcome = attempt == 1 ? BH_OUTCOME_FAILED : BH_OUTCOME_OK, .duration_ms = 4000};
+}
+
 static call_script fail_two_calls(void *data, const account *message, int64_t attempt)
 {
     (void)data, (void)attempt;
@@ -219,6 +225,24 @@ START_TEST(a_deleted_work_queue_is_declared_again)
     outcome out = play(&it);
     ck_assert_int_ge(out.events[BH_EVENT_CANCELLED], 1);
     ck_assert_int_eq(out.oks, 10);
+}
+END_TEST
+
+/* 4.3 cancels consumers of a deleted queue, and those that hold a message too long. Each worker has to find out which, also
+ * if the other one declares the queue again. */
+START_TEST(messages_in_hand_outlive_their_queue_although_another_worker_declares_it)
+{
+    history it = usual("queue deleted under two workers");
+    it.messages = 8;
+    it.workers = 2;
+    it.takers = 3;
+    it.initial_ms = 4000;
+    it.decide = fail_first_after_4_s;
+    add_fault(&it, (fault){.kind = FAULT_DELETE_QUEUE, .at_ms = 3000});
+    outcome out = play(&it);
+    ck_assert_int_ge(out.events[BH_EVENT_CANCELLED], 2);
+    ck_assert_int_eq(out.oks, 8);
+    ck_assert_int_eq(out.calls, 16);
 }
 END_TEST
 
@@ -472,6 +496,7 @@ Suite *suite_scenarios(void)
         a_replay_of_some_minutes_does_not_spin,
         a_breaker_opens_probes_and_closes_in_an_outage_of_60_s,
         a_deleted_work_queue_is_declared_again,
+        messages_in_hand_outlive_their_queue_although_another_worker_declares_it,
         retries_of_a_work_queue_that_was_away_come_back,
         a_deleted_return_exchange_is_declared_again,
         a_silent_broker_is_left_after_two_heartbeats,
