@@ -21,7 +21,7 @@
 #include <backhop/event.h>
 #include <backhop/topology.h>
 
-enum { MOST_FAULTS = 64, MOST_WORKERS = 3 };
+enum { MOST_FAULTS = 64, MOST_WORKERS = 4, MOST_QUEUES = 2 };
 
 /* The script of one call of a handler. */
 typedef struct call_script {
@@ -52,6 +52,9 @@ typedef enum fault_kind {
     FAULT_UNKNOWN,       /* the name service does not know the broker */
     FAULT_SLOW,          /* latency of `amount` ms, in fragments */
     FAULT_RESTART,       /* worker `which` stops and starts again */
+    FAULT_LEADER,        /* of the work queues: it moves, and what is unacknowledged is ready again */
+    FAULT_UNCONFIRMED,   /* the broker stores messages, and their confirms are lost */
+    FAULT_MINORITY,      /* the node is alone */
     FAULT_REPLAY,        /* not a fault: parked messages are replayed */
     FAULT_LAST
 } fault_kind;
@@ -84,6 +87,11 @@ typedef struct history {
     int64_t handler_timeout_ms;
     int64_t consumer_timeout_ms;        /* of the broker; 0: 30 minutes */
     const bh_breaker_settings *breaker; /* NULL: none */
+    int has_keys;                       /* there is a breaker for each of three keys */
+    int queues;                         /* work queues; 0: 1. Worker i consumes from queue i modulo queues */
+    int has_relay;                      /* a client rejects messages, and the workers are relays */
+    bh_jitter jitter;
+    int64_t max_age_ms; /* 0: none */
     unsigned messages;
     int64_t publish_ms; /* between two messages */
     unsigned body_bytes;

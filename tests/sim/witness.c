@@ -1,6 +1,7 @@
 #include "witness.h"
 
 #include "base/buffer.h"
+#include "base/memory.h"
 #include "schedule.h"
 #include "worker/librabbitmq.h"
 
@@ -21,7 +22,8 @@ enum {
 /* A delivery that is not settled, or a publish that is not confirmed. */
 typedef struct item {
     uint64_t tag;
-    account *of; /* NULL: not a message of this history */
+    account *of;     /* NULL: not a message of this history */
+    uint64_t target; /* of a publish: a hash of exchange and routing key */
     int is_returned;
     int64_t offset; /* of a settlement: its end */
     int is_ack;
@@ -161,8 +163,10 @@ void witness_watch(void *data, model_fate fate, bh_bytes queue, bh_bytes body)
         break;
     case MODEL_FATE_ADDED:
         of->lives++;
-        if (has_suffix(queue, ".parked") || has_suffix(queue, ".unroutable"))
+        if (has_suffix(queue, ".parked") || has_suffix(queue, ".unroutable")) {
             of->begins_anew = 1;
+            of->due_us = 0;
+        }
         break;
     case MODEL_FATE_REMOVED:
         of->lives--;
@@ -175,6 +179,7 @@ void witness_watch(void *data, model_fate fate, bh_bytes queue, bh_bytes body)
     case MODEL_FATE_DELETED:
         trace("  m%u is deleted with %.*s", of->index, (int)queue.size, queue.data);
         of->may_be_lost = 1;
+        of->due_us = 0; /* a worker may have it, and call its handler yet */
         break;
     case MODEL_FATE_DROPPED:
         if (!it.may_drop)
@@ -226,7 +231,7 @@ static void settle_one(connection *self, const item *settled, settling how)
                             : "given back");
     if (how == REJECTED && !it.may_reject)
         fail("message %u is rejected, and lost", of->index);
-    if (how == GIVEN_BACK && (of->in_hand || (!it.may_reject && of->calls > settled->calls))) {
+    if (how == GIVEN_BACK && (of->in_hand || (of->calls > settled->calls && (!it.may_reject || it.may_give_back)))) {
         if (!it.may_give_back && !witness_doubles(of))
             fail("message %u is given back, but a handler was called for it", of->index);
         of->given_back++;
@@ -307,6 +312,11 @@ static void begin_content(channel *at, witness_way way, int method, uint64_t tag
     }
 }
 
+static uint64_t target_of(const content *self)
+{
+    return bh__hash_on(bh__hash_on(BH__HASH_OF_NOTHING, bh_str(self->names[0])), bh_str(self->names[1]));
+}
+
 static void end_content(channel *at, content *ended)
 {
     account *of = ended->of;
@@ -320,10 +330,11 @@ static void end_content(channel *at, content *ended)
     if (ended->method == AMQP_BASIC_PUBLISH_METHOD) {
         if (of)
             of->copies++;
-        add_item(&at->sent, (item){.tag = ended->tag, .of = of});
+        add_item(&at->sent, (item){.tag = ended->tag, .of = of, .target = target_of(ended)});
     } else if (ended->method == AMQP_BASIC_RETURN_METHOD) {
         for (size_t i = 0; i < at->sent.count; i++) /* a return comes before its confirm, in the order of publishes */
-            if (at->sent.first[i].of == of && !at->sent.first[i].is_returned) {
+            if (at->sent.first[i].of == of && at->sent.first[i].target == target_of(ended) &&
+                !at->sent.first[i].is_returned) {
                 at->sent.first[i].is_returned = 1;
                 break;
             }

@@ -26,6 +26,7 @@ typedef enum witness_way { WITNESS_UP, WITNESS_DOWN } witness_way;
 
 typedef struct account {
     unsigned index;
+    int queue;        /* of the history: its work queue */
     bh_bytes body;    /* owned */
     int is_published; /* the broker confirmed it to its publisher */
     int is_direct;    /* published to the work queue by the default exchange */
