@@ -23,6 +23,7 @@ static const char *const queue_patterns[MOST_QUEUES] = {"order.#", "bill.#"};
 
 enum {
     DRAIN_MS = 3600000,
+    HOLD_MS = 120000, /* workers hold messages of a deleted queue for no longer, while a breaker is open */
     LOOK_MS = 5000,
     MEMORY_LOOKS = 12, /* measuring memory is slow */
     STOP_MS = 20000,
@@ -705,6 +706,9 @@ static void begin_fault(const fault *self)
     case FAULT_MINORITY:
         network_control(NULL, 0, "minority on");
         break;
+    case FAULT_ORDER:
+        network_control(NULL, 0, "%s", self->order);
+        break;
     case FAULT_REPLAY:
         it.has_replays = 1;
         bh_worker_replay(it.players[self->which % (unsigned)it.of->workers].worker, self->amount ? self->amount : 1000);
@@ -780,13 +784,26 @@ static int64_t count_in_hand(void)
     return count;
 }
 
+/* Returns how many messages are nowhere in the broker, and have not ended. A worker can still hold them. */
+static int64_t count_held(void)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < witness_count(); i++) {
+        const account *each = witness_at(i);
+        count += each->is_published && each->lives == 0 && each->oks == 0;
+    }
+    return count;
+}
+
 static void await_drained(void)
 {
     int64_t limit_ms = schedule_now_ms() + DRAIN_MS;
     for (int64_t attempt = 1; attempt < it.of->max_attempts && !it.is_calm; attempt++)
         limit_ms += policy_delay_ms(attempt);
     network_heal();
-    for (int looks = 0; visit_queues(NULL) + count_in_hand() > 0; looks++) {
+    int64_t least_ms = schedule_now_ms() + HOLD_MS;
+    for (int looks = 0; visit_queues(NULL) + count_in_hand() + (schedule_now_ms() < least_ms ? count_held() : 0) > 0;
+         looks++) {
         if (looks % MEMORY_LOOKS == 0)
             look_at_memory();
         if (schedule_now_ms() > limit_ms) {
@@ -965,6 +982,7 @@ void history_play(const history *self, tape *choices, outcome *out)
         stop_worker(&it.players[i]);
     visit_queues(empty_queue);
     check_ends();
+    out->most_channels = witness_most_channels();
     tear_down();
     out->switches = schedule_switches();
     out->hash = schedule_end();
@@ -1052,7 +1070,9 @@ static void draw_faults(history *self, tape *choices)
     for (size_t i = 0; i < self->fault_count; i++) {
         static const int64_t spans[] = {100, 1000, 3000, 12000, 40000, 90000};
         fault *each = &self->faults[i];
-        each->kind = (fault_kind)tape_draw(choices, FAULT_LAST);
+        do
+            each->kind = (fault_kind)tape_draw(choices, FAULT_LAST);
+        while (each->kind == FAULT_ORDER);
         each->at_ms = (int64_t)tape_draw(choices, 256) * (tape_hits(choices, 2) ? 8 : 40);
         each->for_ms = spans[tape_draw(choices, 6)];
         each->which = tape_draw(choices, 4);

@@ -55,6 +55,7 @@ typedef enum fault_kind {
     FAULT_LEADER,        /* of the work queues: it moves, and what is unacknowledged is ready again */
     FAULT_UNCONFIRMED,   /* the broker stores messages, and their confirms are lost */
     FAULT_MINORITY,      /* the node is alone */
+    FAULT_ORDER,         /* the model executes `order` */
     FAULT_REPLAY,        /* not a fault: parked messages are replayed */
     FAULT_LAST
 } fault_kind;
@@ -66,6 +67,7 @@ typedef struct fault {
     unsigned which;
     unsigned way;
     int64_t amount;
+    const char *order;
 } fault;
 
 typedef struct history {
@@ -114,6 +116,7 @@ typedef struct outcome {
     uint64_t hash;  /* of the trace */
     uint64_t switches;
     size_t most_bytes; /* of memory */
+    int most_channels; /* of a connection, at one time */
 } outcome;
 
 /* Plays it. choices: of the schedule and the network. */

@@ -68,6 +68,7 @@ static struct {
     int may_drop;
     int may_give_back;
     int is_publisher;
+    int most_channels;
     account *accounts[MOST_ACCOUNTS];
     size_t count;
     connection *seen[MOST_SEEN];
@@ -344,12 +345,26 @@ static void end_content(channel *at, content *ended)
     ended->method = 0;
 }
 
+static void count_channels(const connection *self)
+{
+    int count = 0;
+    for (int i = 0; i < MOST_CHANNELS; i++)
+        count += self->channels[i].is_open;
+    it.most_channels = count > it.most_channels ? count : it.most_channels;
+}
+
+int witness_most_channels(void)
+{
+    return it.most_channels;
+}
+
 static void on_up_method(connection *self, channel *at, amqp_method_number_t method, bh_bytes arguments)
 {
     switch (method) {
     case AMQP_CHANNEL_OPEN_METHOD:
         end_channel(at);
         at->is_open = 1;
+        count_channels(self);
         break;
     case AMQP_CHANNEL_CLOSE_METHOD:
         trace("channel.close by the worker");
@@ -534,7 +549,7 @@ void witness_begin(int may_reject)
 {
     it.is_watching = 1;
     it.may_reject = may_reject;
-    it.may_drop = it.may_give_back = it.is_publisher = 0;
+    it.may_drop = it.may_give_back = it.is_publisher = it.most_channels = 0;
 }
 
 void witness_end(void)

@@ -88,6 +88,9 @@ account *witness_at(size_t index);
 /* Returns the account of a body; NULL: there is none. */
 account *witness_find(bh_bytes body);
 
+/* Returns the most channels that a worker had open on a connection. */
+int witness_most_channels(void);
+
 /* For network.c. */
 void witness_open(int connection);
 void witness_see(int connection, witness_way way, const char *data, size_t size);

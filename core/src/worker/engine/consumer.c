@@ -10,8 +10,9 @@
 #include <string.h>
 
 enum {
-    PREFETCHES = 2, /* the most messages in hand, in prefetches */
-    EARLY_MS = 1000 /* clocks of hosts may differ by less */
+    PREFETCHES = 2,       /* the most messages in hand, in prefetches */
+    EARLY_MS = 1000,      /* clocks of hosts may differ by less */
+    SET_BACK_MS = 3600000 /* so long a clock that was set back is ignored */
 };
 
 bh_status bh__consumer_opened(bh__consumer *self, bh__context *context)
@@ -206,13 +207,25 @@ static int is_allowed(bh__consumer *self, bh__context *context, const bh_message
     return !bh__link_is_broken(link);
 }
 
+/* Returns the time since the epoch. If the clock was set back within the last hour, returns the time
+ * without this step: the due times of copies of before are compared with it. */
+static int64_t steady_epoch_ms(bh__early *early)
+{
+    int64_t now_ms = bh__monotonic_ms(), ahead_ms = bh__epoch_ms() - now_ms;
+    if (ahead_ms >= early->ahead_ms || now_ms >= early->until_ms) {
+        early->ahead_ms = ahead_ms;
+        early->until_ms = now_ms + SET_BACK_MS;
+    }
+    return now_ms + early->ahead_ms;
+}
+
 /* Emits that retries come back before their time, once a minute at most. */
 static void note_early(bh__context *context, const bh_message *message)
 {
     bh__early *early = &context->early;
     if (message->redelivered || !bh__is_observed(context, BH_EVENT_EARLY))
         return;
-    int64_t early_ms = bh__content_integer(message->properties, "backhop-due") - bh__epoch_ms();
+    int64_t early_ms = bh__content_integer(message->properties, "backhop-due") - steady_epoch_ms(early);
     if (early_ms < EARLY_MS || early_ms > BH_POLICY_LONGEST_MS) /* the header is untrusted */
         return;
     early->count++;
@@ -221,7 +234,8 @@ static void note_early(bh__context *context, const bh_message *message)
         return;
     bh__emit(context,
              (bh__event_data){.kind = BH_EVENT_EARLY, .count = early->count, .duration_us = early->most_ms * 1000});
-    *early = (bh__early){.next_ms = bh__monotonic_ms() + BH_LOOK_MS};
+    early->count = early->most_ms = 0;
+    early->next_ms = bh__monotonic_ms() + BH_LOOK_MS;
 }
 
 static void on_delivery(bh__consumer *self, bh__context *context, bh_message *message)
