@@ -349,7 +349,8 @@ void network_heal(void)
         for (int way = 0; it.open[i] && way < 2; way++) {
             stream *each = &it.open[i]->ways[way];
             each->silent_until_us = each->last_us = 0;
-            each->cut_after = INT64_MAX;
+            if (each->sent < each->cut_after) /* else bytes are lost already */
+                each->cut_after = INT64_MAX;
             for (piece *late = each->first; late; late = late->next)
                 late->at_us = earlier(late->at_us, schedule_now_us() + network_weather_now.latency_us);
         }
