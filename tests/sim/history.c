@@ -215,9 +215,7 @@ static void check_attempt(account *message, int64_t attempt, int queue)
         fail("attempt %lld of message %u, after %d failures", (long long)attempt, message->index, message->failures);
     if (message->in_hand && !doubles)
         fail("two handlers have message %u, and it was not doubled", message->index);
-    /* A copy that was deleted with its queue can be in the hands of a worker. */
-    int is_in_two_hands = message->may_be_lost && doubles;
-    if (message->due_us > schedule_now_us() && message->lives == 1 && !is_in_two_hands && !it.may_be_early)
+    if (message->due_us > schedule_now_us() && message->lives == 1 && !message->is_split && !it.may_be_early)
         fail("message %u comes %.3f ms early", message->index, (double)(message->due_us - schedule_now_us()) / 1000);
     if (message->oks && !doubles)
         fail("message %u comes again after its success", message->index);
@@ -698,7 +696,9 @@ static void begin_fault(const fault *self)
         break;
     }
     case FAULT_LEADER:
+        witness_split(1);
         network_try_with("leader", queue_of(self));
+        witness_split(it.of->consumer_timeout_ms != 0);
         break;
     case FAULT_UNCONFIRMED:
         network_control(NULL, 0, "confirms off");
@@ -920,8 +920,10 @@ static void set_up(void)
                                                    .watch = witness_watch}) == BH_OK);
     network_begin(it.broker);
     witness_begin(counts_deliveries());
-    if (of->consumer_timeout_ms) /* a worker gives back what is beside a message that was held too long */
+    if (of->consumer_timeout_ms) { /* a worker gives back what is beside a message that was held too long */
         witness_may_give_back();
+        witness_split(1);
+    }
     it.client = client_new(it.broker);
     if (of->breaker && of->has_keys)
         ENSURE(bh_breakers_new(&it.breakers, of->breaker, (bh_bytes){"12345678", BH_BREAKER_RANDOM_BYTES}) == BH_OK);

@@ -68,6 +68,7 @@ static struct {
     int may_drop;
     int may_give_back;
     int is_publisher;
+    int is_splitting;
     int most_channels;
     account *accounts[MOST_ACCOUNTS];
     size_t count;
@@ -134,6 +135,11 @@ void witness_may_drop(void)
     it.may_drop = 1;
 }
 
+void witness_split(int is_splitting)
+{
+    it.is_splitting = is_splitting;
+}
+
 void witness_may_give_back(void)
 {
     it.may_give_back = 1;
@@ -175,12 +181,12 @@ void witness_watch(void *data, model_fate fate, bh_bytes queue, bh_bytes body)
     case MODEL_FATE_RETURNED:
         trace("  m%u is in %.*s again", of->index, (int)queue.size, queue.data);
         of->returned++;
+        of->is_split |= it.is_splitting;
         of->due_us = 0; /* not the copy comes, but its original */
         break;
     case MODEL_FATE_DELETED:
         trace("  m%u is deleted with %.*s", of->index, (int)queue.size, queue.data);
-        of->may_be_lost = 1;
-        of->due_us = 0; /* a worker may have it, and call its handler yet */
+        of->may_be_lost = of->is_split = 1;
         break;
     case MODEL_FATE_DROPPED:
         if (!it.may_drop)
@@ -549,7 +555,7 @@ void witness_begin(int may_reject)
 {
     it.is_watching = 1;
     it.may_reject = may_reject;
-    it.may_drop = it.may_give_back = it.is_publisher = it.most_channels = 0;
+    it.is_splitting = it.may_drop = it.may_give_back = it.is_publisher = it.most_channels = 0;
 }
 
 void witness_end(void)

@@ -53,6 +53,7 @@ typedef struct account {
     int begins_anew;     /* since its last call it came to a parked queue, or to the unroutable one */
     int stored;          /* copies of workers that it stored */
     int returned;        /* it was in hand, its client settled nothing, and it is ready again */
+    int is_split;        /* it was returned, or deleted, but its channel lives: a worker can still call its handler */
     int doubled;         /* dead letters that it sends again though they have arrived */
     int published_again; /* by its publisher, which got no answer */
     int may_be_lost;     /* a queue was deleted that had it, or a dead letter dropped after such a deletion */
@@ -75,6 +76,8 @@ void witness_begin(int may_reject);
 void witness_watch(void *data, model_fate fate, bh_bytes queue, bh_bytes body);
 /* From now on the broker may drop dead letters: a queue or exchange is gone. */
 void witness_may_drop(void);
+/* Messages are returned from now on, or not, although their channels live. */
+void witness_split(int is_splitting);
 /* From now on workers may give back what handlers have: one stops before it has drained, or has abandoned a copy. */
 void witness_may_give_back(void);
 /* The publisher of the history publishes from now on, or not. */
