@@ -62,6 +62,7 @@ static struct {
     player players[MOST_WORKERS];
     int is_over;
     int is_calm; /* all faults have ended: handlers succeed */
+    int calm_successes;
     int may_be_early;
     int has_replays;
     size_t bytes_before;
@@ -235,6 +236,7 @@ static void check_origin(const account *message, bh_delivery *delivery, bh_histo
 
 static call_script decide(account *message, int64_t attempt)
 {
+    it.calm_successes += it.is_calm;
     if (it.is_calm)
         return (call_script){.outcome = BH_OUTCOME_OK};
     return it.of->decide(it.of->data, message, attempt);
@@ -842,6 +844,17 @@ static int has_faults(void)
     return it.of->consumer_timeout_ms || it.of->model_choices;
 }
 
+/* A breaker whose probes succeed closes. */
+static void check_breaker(void)
+{
+    bh_breaker_view view;
+    if (!it.breaker || it.calm_successes <= it.of->breaker->probe_successes)
+        return;
+    bh_breaker_read(it.breaker, schedule_now_ms(), &view);
+    if (view.state != BH_BREAKER_CLOSED)
+        fail("the breaker is not closed after %d successes: %s", it.calm_successes, view.reason);
+}
+
 static void check_ends(void)
 {
     for (size_t i = 0; i < witness_count(); i++) {
@@ -855,6 +868,10 @@ static void check_ends(void)
         if (ends > 1 + doubles)
             fail("message %u ended %d times (%d handled, %d parked, %d waiting), and may have been doubled %d times",
                  each->index, ends, each->oks, each->parked, each->waiting, doubles);
+        if (each->parked && !each->permanents && !doubles && !it.of->max_age_ms && !each->may_be_lost &&
+            each->failures + each->failures_before < it.of->max_attempts)
+            fail("message %u is parked after %d of %lld attempts", each->index, each->failures + each->failures_before,
+                 (long long)it.of->max_attempts);
         if (doubles && !has_faults())
             fail("message %u is doubled without a fault", each->index);
     }
@@ -983,6 +1000,7 @@ void history_play(const history *self, tape *choices, outcome *out)
     for (int i = 0; i < self->workers; i++)
         stop_worker(&it.players[i]);
     visit_queues(empty_queue);
+    check_breaker();
     check_ends();
     out->most_channels = witness_most_channels();
     tear_down();
