@@ -615,6 +615,15 @@ static const char *queue_of(const fault *self)
     return queue_names[self->which % (unsigned)queue_count()];
 }
 
+/* Returns 1 if a message can be returned, and a worker learns late or never that its delivery is over. */
+static int is_splitting(void)
+{
+    for (size_t i = 0; i < it.of->fault_count; i++)
+        if (it.of->faults[i].kind == FAULT_SILENCE || it.of->faults[i].kind == FAULT_SLOW)
+            return 1;
+    return it.of->consumer_timeout_ms != 0;
+}
+
 static void begin_fault(const fault *self)
 {
     int64_t end_us = schedule_now_us() + self->for_ms * 1000;
@@ -700,7 +709,7 @@ static void begin_fault(const fault *self)
     case FAULT_LEADER:
         witness_split(1);
         network_try_with("leader", queue_of(self));
-        witness_split(it.of->consumer_timeout_ms != 0);
+        witness_split(is_splitting());
         break;
     case FAULT_UNCONFIRMED:
         network_control(NULL, 0, "confirms off");
@@ -937,10 +946,9 @@ static void set_up(void)
                                                    .watch = witness_watch}) == BH_OK);
     network_begin(it.broker);
     witness_begin(counts_deliveries());
-    if (of->consumer_timeout_ms) { /* a worker gives back what is beside a message that was held too long */
+    if (of->consumer_timeout_ms) /* a worker gives back what is beside a message that was held too long */
         witness_may_give_back();
-        witness_split(1);
-    }
+    witness_split(is_splitting());
     it.client = client_new(it.broker);
     if (of->breaker && of->has_keys)
         ENSURE(bh_breakers_new(&it.breakers, of->breaker, (bh_bytes){"12345678", BH_BREAKER_RANDOM_BYTES}) == BH_OK);

@@ -90,6 +90,12 @@ static call_script fail_after_4_s(void *data, const account *message, int64_t at
     return (call_script){.outcome = BH_OUTCOME_FAILED, .duration_ms = 4000};
 }
 
+static call_script succeed_after_20_s(void *data, const account *message, int64_t attempt)
+{
+    (void)data, (void)message, (void)attempt;
+    return (call_script){.outcome = BH_OUTCOME_OK, .duration_ms = 20000};
+}
+
 static call_script succeed_after_90_s(void *data, const account *message, int64_t attempt)
 {
     (void)data, (void)message, (void)attempt;
@@ -460,6 +466,26 @@ START_TEST(messages_in_hand_outlive_their_queue_although_another_worker_declares
 }
 END_TEST
 
+/* Both workers have waited before, one longer than the other: a look at the queue must not wait so long. */
+START_TEST(messages_in_hand_outlive_their_queue_after_other_failures)
+{
+    for (int i = 0; i < 10; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "queue deleted after %d ms without rights", 1000 + 200 * i);
+        history it = usual(name);
+        it.messages = 8;
+        it.publish_ms = 500;
+        it.workers = 2;
+        it.takers = 3;
+        it.decide = succeed_after_20_s;
+        add_fault(&it, (fault){.kind = FAULT_NO_RIGHTS, .at_ms = 10, .for_ms = 1000 + 200 * i});
+        add_fault(&it, (fault){.kind = FAULT_DELETE_QUEUE, .at_ms = 12000});
+        outcome out = play(&it);
+        ck_assert_msg(out.oks >= 8, "%s: %d successes", name, out.oks);
+    }
+}
+END_TEST
+
 START_TEST(retries_of_a_work_queue_that_was_away_come_back)
 {
     history it = usual("queue deleted while retries wait");
@@ -723,6 +749,7 @@ Suite *suite_scenarios(void)
         a_rung_that_cannot_be_declared_stops_no_other_message,
         a_deleted_work_queue_is_declared_again,
         messages_in_hand_outlive_their_queue_although_another_worker_declares_it,
+        messages_in_hand_outlive_their_queue_after_other_failures,
         retries_of_a_work_queue_that_was_away_come_back,
         a_deleted_return_exchange_is_declared_again,
         a_silent_broker_is_left_after_two_heartbeats,

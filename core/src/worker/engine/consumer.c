@@ -103,6 +103,8 @@ static void on_cancel(bh__consumer *self, bh__context *context, const amqp_basic
                                                     "longer than the broker's consumer timeout"
                                                   : "the queue was deleted, or is not available",
                                 0);
+    if (self->is_doubtful) /* looks for the queue at once, before another worker declares it again */
+        context->setup.back_off.due_ms = self->cancelled_ms;
 }
 
 static void on_consume_channel_close(bh__consumer *self, bh__context *context, const amqp_channel_close_t *close)
