@@ -26,7 +26,7 @@ typedef struct model model;
 /* The broker's end of a client's connection. */
 typedef struct model_link model_link;
 
-/* What happens to a message, for a test that keeps account of it. */
+/* An event of a message, for a test that keeps account of it. */
 typedef enum model_fate {
     MODEL_FATE_PUBLISHED, /* by a client: a queue has it */
     MODEL_FATE_ADDED,     /* to a queue */
@@ -117,8 +117,8 @@ void model_disconnect(model_link *link);
  *     cluster NAME                    sets the cluster's name
  *     leader VHOST QUEUE              a quorum queue's leader moves: what is unacknowledged is ready again
  *     confirms on|off                 off: the broker stores messages, and no confirm arrives
- *     minority on|off                 on: the node is alone. Quorum queues deliver and confirm nothing; later they have
- *                                     what was published, or not, as the tape says
+ *     minority on|off                 on: the node is alone. Quorum queues deliver and confirm nothing. Each message that
+ *                                     is published then is stored or lost, as the tape chooses
  *     now                             the model's time in ms
  *     advance MS                      runs the timers of the next MS ms
  *

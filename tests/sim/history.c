@@ -946,7 +946,7 @@ static void set_up(void)
                                                    .watch = witness_watch}) == BH_OK);
     network_begin(it.broker);
     witness_begin(counts_deliveries());
-    if (of->consumer_timeout_ms) /* a worker gives back what is beside a message that was held too long */
+    if (of->consumer_timeout_ms) /* if one was held too long, a worker gives back the others too */
         witness_may_give_back();
     witness_split(is_splitting());
     it.client = client_new(it.broker);

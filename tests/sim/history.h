@@ -1,13 +1,19 @@
 /*
- * History: workers of one topology, their handlers, a publisher, and faults, from the first connect to the end. It fails
+ * History: workers of one or two work queues, their handlers, a publisher, and faults, from the first connect to the end. It fails
  * (abort) if something does not hold that must hold in every history:
  *
  *     Each message ends at least once as handled, parked, waiting or unroutable.
- *     It ends twice only if it was in hand at a fault.
- *     No call comes early. Attempts are failures plus one.
+ *     It ends twice, or is in two hands, only as often as a fault can double it: its channel ended while it was in hand,
+ *     the confirm of its copy was lost, or its publisher or the broker's dead-lettering sent it again. Without a fault
+ *     nothing is doubled.
+ *     It comes to its own work queue. No call comes early. Attempts are failures plus one.
+ *     It is parked after its last attempt, not before.
  *     An original is acknowledged after its copy's confirm. No tag is settled twice (witness.h).
+ *     A message that a handler had is given back only by a worker that stops, or that gives its copy up.
  *     Body, routing key and properties do not change.
  *     Without a fault, a success is acknowledged within a second.
+ *     The broker drops no dead letter, except after a deletion.
+ *     A breaker closes after its probes succeeded.
  *     Memory is bounded. No round repeats without time (schedule.h).
  *     An hour after the last fault nothing waits any more.
  */

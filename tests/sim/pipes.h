@@ -5,7 +5,7 @@
 #ifndef BACKHOP_TESTS_SIM_PIPES_H
 #define BACKHOP_TESTS_SIM_PIPES_H
 
-/* Returns those of the events that are ready, as poll does. */
+/* Returns the events that are ready, as poll does. */
 short pipes_look(int fd, short events);
 /* Returns how many ends are open. */
 int pipes_open(void);

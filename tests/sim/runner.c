@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 enum {
-    LIMIT_S = 120,       /* of one history: a loop without end in which time does not pass */
+    LIMIT_S = 120,       /* of one history: longer is a loop without end, without a hand-over */
     REPORT_SEEDS = 10000 /* between two lines of progress */
 };
 
@@ -79,6 +79,8 @@ uint64_t run_seeds(uint64_t from, uint64_t count, uint64_t most)
     next = shared;
     *next = from;
     clock_gettime(CLOCK_MONOTONIC, &begun);
+    printf("seeds %" PRIu64 " to %" PRIu64 "\n", from, end - 1);
+    fflush(stdout);
     while (*next < end && failures < most) {
         uint64_t part = end - *next < REPORT_SEEDS ? end : *next + REPORT_SEEDS;
         int status = play_until(part, 0);

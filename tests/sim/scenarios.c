@@ -448,8 +448,8 @@ START_TEST(a_deleted_work_queue_is_declared_again)
 }
 END_TEST
 
-/* 4.3 cancels consumers of a deleted queue, and those that hold a message too long. Each worker has to find out which, also
- * if the other one declares the queue again. */
+/* RabbitMQ 4.3 cancels a consumer if its queue is deleted, and if it holds a message too long. Each worker has to find the
+ * cause, also if the other one declares the queue again. */
 START_TEST(messages_in_hand_outlive_their_queue_although_another_worker_declares_it)
 {
     history it = usual("queue deleted under two workers");

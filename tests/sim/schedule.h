@@ -39,7 +39,7 @@ void schedule_sleep_us(int64_t us);
 /* Returns the number of hand-overs so far. */
 uint64_t schedule_switches(void);
 
-/* Whether a history is traced: 1 by default. 0 saves the time for that, and the hash tells nothing. */
+/* 1: each history is traced. 0: none is, which saves time; the hash is then the same for all. */
 extern int schedule_traces;
 /* Notes what happens. A failure prints the last lines. BACKHOP_SIM_TRACE=1 prints all. */
 #define trace(...)                                                                                                     \
