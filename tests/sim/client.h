@@ -36,7 +36,7 @@ typedef struct client_message {
 
 /* Takes the first message of a queue. Returns 0 if there is none. */
 int client_get(client *self, const char *queue, client_message *out);
-/* The same, and the message is to be settled. Returns -1 also if the queue is missing or the broker is away. */
+/* Takes a message that is to be settled. Returns -1 if the queue is missing or the broker is away. */
 int client_take(client *self, const char *queue, client_message *out);
 /* Acknowledges what client_take returned last, or rejects it. Returns 0 if the connection was lost since. */
 int client_settle(client *self, int is_ack);

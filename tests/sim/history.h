@@ -3,9 +3,9 @@
  * (abort) if something does not hold that must hold in every history:
  *
  *     Each message ends at least once as handled, parked, waiting or unroutable.
- *     It ends twice, or is in two hands, only as often as a fault can double it: its channel ended while it was in hand,
- *     the confirm of its copy was lost, or its publisher or the broker's dead-lettering sent it again. Without a fault
- *     nothing is doubled.
+ *     It ends twice, or is in two hands, only as often as a fault can double it. The faults: its channel ended while it
+ *     was in hand; the confirm of its copy was lost; its publisher or the broker's dead-lettering sent it again.
+ *     Without a fault nothing is doubled.
  *     It comes to its own work queue. No call comes early. Attempts are failures plus one.
  *     It is parked after its last attempt, not before.
  *     An original is acknowledged after its copy's confirm. No tag is settled twice (witness.h).
@@ -58,7 +58,7 @@ typedef enum fault_kind {
     FAULT_UNKNOWN,       /* the name service does not know the broker */
     FAULT_SLOW,          /* latency of `amount` ms, in fragments */
     FAULT_RESTART,       /* worker `which` stops and starts again */
-    FAULT_LEADER,        /* of the work queues: it moves, and what is unacknowledged is ready again */
+    FAULT_LEADER,        /* the work queue has a new leader: unacknowledged messages are ready again */
     FAULT_UNCONFIRMED,   /* the broker stores messages, and their confirms are lost */
     FAULT_MINORITY,      /* the node is alone */
     FAULT_ORDER,         /* the model executes `order` */
