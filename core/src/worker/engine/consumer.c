@@ -209,8 +209,8 @@ static int is_allowed(bh__consumer *self, bh__context *context, const bh_message
     return !bh__link_is_broken(link);
 }
 
-/* Returns the time since the epoch. If the clock was set back within the last hour, returns the time
- * without this step, because earlier copies have due times of the earlier clock. */
+/* Returns the time since the epoch. If the clock was set back within the last hour, ignores this step:
+ * earlier copies have due times of the earlier clock. */
 static int64_t steady_epoch_ms(bh__early *early)
 {
     int64_t now_ms = bh__monotonic_ms(), ahead_ms = bh__epoch_ms() - now_ms;
