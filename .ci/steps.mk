@@ -30,6 +30,7 @@ change += $(languages:%=linked-%) format prose test-of-prose test-of-runs test-o
 
 release := tidy oldest-python live-tsan command-asan rogue-tsan helgrind $(languages:%=%-release)
 release += test-of-broker example-of-bench soak live-3.8 chaos-of-ci clusters oldest-node newest-node newest-ruby debian-13
+release += simulator plants
 release += $(languages:%=bare-%) $(languages:%=install-%) test-tsan test-dev test-no-librabbitmq
 release += $(filter-out $(change),$(foreach part,$(parts),$(live-tests-of-$(part))))
 
@@ -68,6 +69,12 @@ test-no-librabbitmq:
 	$(call step,without librabbitmq: test) ctest --test-dir build/no-librabbitmq --verbose
 fuzzing:
 	$(call step,fuzzing) .ci/fuzz
+
+# The simulator: other histories each night, which its first line names; and the defects that histories must find.
+simulator: | tested
+	$(call step,simulator: histories) $(out)/test-sim --seeds $(shell date +%Y%m%d)000000 $(or $(BACKHOP_SIM_HISTORIES),250000)
+plants: | tested
+	$(call step,simulator: defects that are planted) tests/sim/plants/run
 
 # The core on brokers. The thread sanitizer cannot follow a fork's child: it gets the suites of several threads.
 live-asan:

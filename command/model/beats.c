@@ -7,10 +7,11 @@ static int has_beats(const model_link *link)
     return link->heartbeat_s > 0 && link->stage < MODEL_CLOSED && !link->is_broken;
 }
 
-/* RabbitMQ sends one after half the time, and gives up after twice the time. */
+/* RabbitMQ sends one after half the time, and gives up after twice the time. It does not read from a connection that an
+ * alarm blocks, so it does not give that one up. */
 static int64_t silent_ms(const model_link *link)
 {
-    return model_later(link->received_ms, 2000 * (int64_t)link->heartbeat_s);
+    return link->is_blocked ? INT64_MAX : model_later(link->received_ms, 2000 * (int64_t)link->heartbeat_s);
 }
 
 static int64_t due_ms(const model_link *link)
@@ -33,7 +34,7 @@ int64_t model_next_beat_ms(const model *self)
 
 static void beat(model_link *link, int64_t wall_ms)
 {
-    if (link->has_received || !link->has_beat)
+    if (link->has_received || !link->has_beat || link->is_blocked)
         link->received_ms = wall_ms;
     if (link->has_sent || !link->has_beat)
         link->sent_ms = wall_ms;

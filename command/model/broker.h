@@ -281,6 +281,8 @@ struct model {
     int64_t wall_ms; /* of the last model_beat */
     int is_stopped;
     int has_alarm;
+    int is_minority;    /* alone: quorum queues do nothing */
+    int hides_confirms; /* no confirm arrives */
     int is_settling;
     model_names vhosts;
     model_user *users;
@@ -299,6 +301,8 @@ struct model {
     amqp_pool_t pool; /* of the method in hand */
 };
 
+/* Calls the watch of a test, if there is one. queue: NULL is "". */
+void model_note(const model *self, model_fate fate, const model_queue *queue, const model_message *message);
 /* Takes a choice below `count` from the tape; 0 after its end. */
 unsigned model_choose(model *self, unsigned count);
 /* Returns the seconds since the epoch. */

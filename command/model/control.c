@@ -6,6 +6,7 @@
 #include "model/policies.h"
 #include "model/queue.h"
 #include "model/session.h"
+#include "model/settling.h"
 #include "model/users.h"
 #include "model/vhosts.h"
 #include "model/words.h"
@@ -315,6 +316,33 @@ static bh_status do_cluster(order *self)
     return BH_OK;
 }
 
+static bh_status do_leader(order *self)
+{
+    model_vhost *vhost = find_vhost(self, 1);
+    model_queue *queue = vhost ? model_queue_find(vhost, bh_str(word(self, 2))) : NULL;
+    if (!queue)
+        return BH_ERR_MISSING;
+    model_settling_move_leader(queue);
+    return BH_OK;
+}
+
+static bh_status do_confirms(order *self)
+{
+    self->broker->hides_confirms = strcmp(word(self, 1), "off") == 0;
+    return BH_OK;
+}
+
+static bh_status do_minority(order *self)
+{
+    self->broker->is_minority = strcmp(word(self, 1), "on") == 0;
+    for (size_t i = 0; i < self->broker->vhosts.count; i++) {
+        const model_vhost *vhost = self->broker->vhosts.items[i].object;
+        for (size_t j = 0; j < vhost->queues.count; j++)
+            model_queue_touch(vhost->queues.items[j].object);
+    }
+    return BH_OK;
+}
+
 static bh_status do_advance(order *self)
 {
     char *end;
@@ -332,16 +360,17 @@ static const struct {
     size_t most;
     bh_status (*run)(order *self);
 } commands[] = {
-    {"stop", 1, 1, do_stop},        {"kill", 1, 1, do_stop},
-    {"start", 1, 1, do_start},      {"alarm", 2, 2, do_alarm},
-    {"list", 2, 3, do_list},        {"close", 2, 4, do_close},
-    {"cut", 2, 2, do_close},        {"delete", 2, 4, do_delete},
-    {"purge", 3, 3, do_purge},      {"vhost", 3, 3, do_vhost},
-    {"user", 3, 16, do_user},       {"permissions", 6, 6, do_permissions},
-    {"policy", 4, 7, do_policy},    {"operator-policy", 4, 7, do_policy},
-    {"resend", 2, 2, do_resend},    {"now", 1, 1, do_now},
-    {"advance", 2, 2, do_advance},  {"cluster", 2, 2, do_cluster},
-    {"max-message", 2, 2, do_most},
+    {"stop", 1, 1, do_stop},         {"kill", 1, 1, do_stop},
+    {"start", 1, 1, do_start},       {"alarm", 2, 2, do_alarm},
+    {"list", 2, 3, do_list},         {"close", 2, 4, do_close},
+    {"cut", 2, 2, do_close},         {"delete", 2, 4, do_delete},
+    {"purge", 3, 3, do_purge},       {"vhost", 3, 3, do_vhost},
+    {"user", 3, 16, do_user},        {"permissions", 6, 6, do_permissions},
+    {"policy", 4, 7, do_policy},     {"operator-policy", 4, 7, do_policy},
+    {"resend", 2, 2, do_resend},     {"now", 1, 1, do_now},
+    {"advance", 2, 2, do_advance},   {"cluster", 2, 2, do_cluster},
+    {"max-message", 2, 2, do_most},  {"leader", 3, 3, do_leader},
+    {"confirms", 2, 2, do_confirms}, {"minority", 2, 2, do_minority},
 };
 
 static bh_status run(order *self)

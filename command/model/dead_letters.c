@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 /* A topology can multiply a message that expires at once in each queue. So the hops within one event have a bound. */
-enum { MOST_IN_FLIGHT = 32, MOST_HOPS = 10000 };
+enum { MOST_IN_FLIGHT = 32, MOST_HOPS = 10000, DOUBLES = 32 /* one of so many dead letters, by the tape */ };
 
 struct model_letter {
     model_letter *next; /* of those at most once */
@@ -86,9 +86,12 @@ void model_dead_letters_add(model_queue *queue, model_entry *entry, model_reason
     }
     int is_hop = entry->event == broker->event, is_lost = is_hop && ++broker->hops > MOST_HOPS;
     model_letter *letter = queue->settings.has_exchange && !is_lost ? new_letter(queue, entry, reason) : NULL;
-    model_entry_free(entry);
-    if (!letter)
+    if (!letter) {
+        model_note(broker, MODEL_FATE_DROPPED, queue, entry->message);
+        model_entry_free(entry);
         return;
+    }
+    model_entry_free(entry);
     *(broker->last_letter ? &broker->last_letter->next : &broker->first_letter) = letter;
     broker->last_letter = letter;
 }
@@ -137,7 +140,8 @@ int model_dead_letters_publish(model *self)
     self->first_letter = letter->next;
     if (!self->first_letter)
         self->last_letter = NULL;
-    publish(letter, 0);
+    if (!publish(letter, 0))
+        model_note(self, MODEL_FATE_DROPPED, NULL, letter->message);
     free_letter(letter);
     return 1;
 }
@@ -154,6 +158,14 @@ static int resend(model_queue *queue, model_entry *entry)
         return 0;
     if (!publish(entry->letter, 1)) {
         entry->letter->due_ms = model_later(broker->now_ms, broker->settings.resend_ms);
+        return 0;
+    }
+    if (model_choose(broker, DOUBLES) == DOUBLES - 1) { /* RabbitMQ missed the confirm */
+        model_note(broker, MODEL_FATE_DOUBLED, queue, entry->message);
+        model_dead_letters_forget(entry);
+        entry->letter = new_letter(queue, entry, entry->reason);
+        if (entry->letter)
+            entry->letter->due_ms = model_later(broker->now_ms, broker->settings.resend_ms);
         return 0;
     }
     model_list_remove(&queue->discards, entry);

@@ -93,25 +93,39 @@ model_entry *model_holding_take(model_channel *channel, size_t place)
     return entry;
 }
 
-int model_holding_time_out(model_channel *channel, model_entry *entry)
+/* Takes the entry, and leaves a mark in its place, so that its tag stays valid. Returns NULL if it cannot. */
+static model_entry *leave_mark(model_channel *channel, model_entry *entry)
 {
     int64_t place = model_holding_find(channel, entry->tag);
     model_entry *mark = calloc(1, sizeof *mark);
     if (place < 0 || !mark) {
         free(mark);
-        return 0;
+        return NULL;
     }
-    model_consumer *consumer = entry->consumer;
     channel->held[place].entry = mark;
     channel->link->broker->unacked_count--;
     mark->tag = entry->tag;
     mark->holder = channel;
-    mark->consumer = consumer;
     release(channel, entry);
+    model_list_remove(&entry->queue->unacked, entry);
+    return mark;
+}
+
+int model_holding_time_out(model_channel *channel, model_entry *entry)
+{
+    model_consumer *consumer = entry->consumer;
+    model_entry *mark = leave_mark(channel, entry);
+    if (!mark)
+        return 0;
+    mark->consumer = consumer;
     if (consumer)
         consumer->timed_out++;
-    model_list_remove(&entry->queue->unacked, entry);
     return 1;
+}
+
+int model_holding_forsake(model_channel *channel, model_entry *entry)
+{
+    return leave_mark(channel, entry) != NULL;
 }
 
 void model_holding_forget(model_channel *channel, const model_consumer *consumer)

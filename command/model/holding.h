@@ -16,6 +16,8 @@ model_entry *model_holding_entry(const model_channel *channel, uint64_t tag);
 model_entry *model_holding_take(model_channel *channel, size_t place);
 /* Leaves a mark in place of the entry, for the acknowledgement that may still come. Returns 0 if memory runs out. */
 int model_holding_time_out(model_channel *channel, model_entry *entry);
+/* Leaves a mark too, and the consumer gets more messages before the acknowledgement. */
+int model_holding_forsake(model_channel *channel, model_entry *entry);
 /* Forgets a consumer that is gone. */
 void model_holding_forget(model_channel *channel, const model_consumer *consumer);
 

@@ -26,6 +26,20 @@ typedef struct model model;
 /* The broker's end of a client's connection. */
 typedef struct model_link model_link;
 
+/* An event of a message, for a test that keeps account of it. */
+typedef enum model_fate {
+    MODEL_FATE_PUBLISHED, /* by a client: a queue has it */
+    MODEL_FATE_ADDED,     /* to a queue */
+    MODEL_FATE_REMOVED,   /* from a queue */
+    MODEL_FATE_RETURNED, /* to its queue, though its client settled nothing: a channel ended, or it was held too long */
+    MODEL_FATE_DELETED,  /* with its queue, or purged */
+    MODEL_FATE_DROPPED,  /* a dead letter that no queue has */
+    MODEL_FATE_DOUBLED   /* a dead letter that is sent again though a queue has it */
+} model_fate;
+
+/* queue: its name; "" if it is published. The callback must not call the model. */
+typedef void model_watch(void *data, model_fate fate, bh_bytes queue, bh_bytes body);
+
 /* All fields 0: the newest version, no choices, now_ms 0 is the epoch. */
 typedef struct model_settings {
     const char *version;       /* "3.10", "4.0" or "4.3"; NULL: "4.3" */
@@ -35,6 +49,8 @@ typedef struct model_settings {
     size_t tape_size;
     int64_t consumer_timeout_ms; /* 0: 30 minutes */
     int64_t resend_ms;           /* after which unconfirmed dead letters are sent again; 0: 180 s */
+    model_watch *watch;          /* NULL: none */
+    void *watch_data;
 } model_settings;
 
 /* Creates a broker with the vhost "/" and the user guest, whose password is guest.
@@ -99,6 +115,10 @@ void model_disconnect(model_link *link);
  *     resend MS                       sets after which time unconfirmed dead letters are sent again
  *     max-message BYTES               sets the most bytes of a message's body
  *     cluster NAME                    sets the cluster's name
+ *     leader VHOST QUEUE              a quorum queue's leader moves: what is unacknowledged is ready again
+ *     confirms on|off                 off: the broker stores messages, and no confirm arrives
+ *     minority on|off                 on: the node is alone. Quorum queues deliver and confirm nothing. Each message that
+ *                                     is published then is stored or lost, as the tape chooses
  *     now                             the model's time in ms
  *     advance MS                      runs the timers of the next MS ms
  *

@@ -214,15 +214,24 @@ static void return_message(model_channel *channel, const model_message *message)
 static void route(model_channel *channel, model_exchange *exchange, model_message *message, int is_mandatory)
 {
     model_route found;
-    int is_nack = 0;
+    model *broker = channel->link->broker;
+    int is_nack = 0, is_stored = 0, is_lost = broker->is_minority && model_choose(broker, 2) == 0;
     if (!model_exchange_route(exchange, message, &found))
         channel->link->is_broken = 1;
     if (found.count == 0 && is_mandatory)
         return_message(channel, message);
-    for (size_t i = 0; i < found.count; i++)
-        is_nack = !model_limits_publish(found.queues[i], message, 1) || is_nack;
+    for (size_t i = 0; i < found.count && !is_lost; i++) {
+        int is_taken = model_limits_publish(found.queues[i], message, 1);
+        is_nack = is_nack || !is_taken;
+        is_stored = is_stored || is_taken;
+    }
+    if (is_stored)
+        model_note(broker, MODEL_FATE_PUBLISHED, NULL, message);
+    int is_answered = found.count == 0 || !(broker->is_minority || broker->hides_confirms);
     model_route_free(&found);
-    if (channel->is_confirming)
+    if (channel->is_confirming && !is_answered)
+        channel->next_number++;
+    else if (channel->is_confirming)
         confirm(channel, channel->next_number++, is_nack);
 }
 

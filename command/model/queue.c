@@ -84,6 +84,8 @@ model_queue *model_queue_find(const model_vhost *vhost, bh_bytes name)
 
 void model_entry_free(model_entry *self)
 {
+    if (self->queue)
+        model_note(self->queue->vhost->broker, MODEL_FATE_REMOVED, self->queue, self->message);
     model_message_release(self->message);
     free(self);
 }
@@ -94,6 +96,7 @@ static void free_list(model_list *self)
     while ((entry = self->first) != NULL) {
         model_list_remove(self, entry);
         model_dead_letters_forget(entry);
+        model_note(entry->queue->vhost->broker, MODEL_FATE_DELETED, entry->queue, entry->message);
         model_entry_free(entry);
     }
 }
@@ -119,6 +122,8 @@ void model_queue_free(model_queue *self)
     model_entry *entry;
     while ((entry = self->unacked.first) != NULL) {
         model_list_remove(&self->unacked, entry);
+        model_note(self->vhost->broker, MODEL_FATE_DELETED, self, entry->message);
+        model_note(self->vhost->broker, MODEL_FATE_REMOVED, self, entry->message);
         entry->queue = NULL;
         entry->consumer = NULL;
     }
@@ -162,6 +167,7 @@ model_entry *model_queue_push(model_queue *self, model_message *message)
         return NULL;
     int64_t ttl_ms = model_queue_ttl(self, message);
     *entry = (model_entry){.queue = self, .expires_ms = INT64_MAX, .acquired = -1, .failed = -1};
+    model_note(self->vhost->broker, MODEL_FATE_ADDED, self, message);
     entry->message = model_message_hold(message);
     entry->event = self->vhost->broker->event;
     entry->position = self->next_position++;

@@ -22,6 +22,8 @@ static int end_immediate(model_queue *queue)
 
 static void run_queue(model_queue *queue)
 {
+    if (queue->is_quorum && queue->vhost->broker->is_minority)
+        return;
     do {
         model_expiry_retry(queue);
         model_expiry_run(queue);
@@ -67,6 +69,13 @@ void model_run(model *self)
     self->is_settling = 0;
     self->event++;
     self->hops = 0;
+}
+
+void model_note(const model *self, model_fate fate, const model_queue *queue, const model_message *message)
+{
+    if (self->settings.watch && message)
+        self->settings.watch(self->settings.watch_data, fate, queue ? queue->name : bh_str(""),
+                             (bh_bytes){message->body->data, message->body->size});
 }
 
 unsigned model_choose(model *self, unsigned count)

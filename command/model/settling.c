@@ -78,6 +78,8 @@ void model_settling_end(model_entry *entry, model_verdict verdict)
         return;
     }
     model_queue_touch(queue);
+    if (verdict == MODEL_LOST || verdict == MODEL_TIMED_OUT)
+        model_note(queue->vhost->broker, MODEL_FATE_RETURNED, queue, entry->message);
     if (verdict == MODEL_NACK_DISCARD || verdict == MODEL_REJECT_DISCARD) {
         if (counts_here(queue) && is_failure(queue->vhost->broker->version->counting, verdict))
             increment(&entry->failed);
@@ -88,6 +90,16 @@ void model_settling_end(model_entry *entry, model_verdict verdict)
         if (counts_here(queue) && is_failure(queue->vhost->broker->version->counting, verdict))
             increment(&entry->failed);
         model_queue_return(queue, entry, 0);
+    }
+}
+
+void model_settling_move_leader(model_queue *queue)
+{
+    for (size_t left = queue->unacked.count; queue->is_quorum && left > 0 && queue->unacked.first; left--) {
+        model_entry *entry = queue->unacked.first;
+        if (!model_holding_forsake(entry->holder, entry))
+            return;
+        model_settling_end(entry, MODEL_LOST);
     }
 }
 

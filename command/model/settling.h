@@ -21,4 +21,7 @@ void model_settling_all(model_channel *channel, model_verdict verdict);
 /* Ends one delivery whose entry is in no list. */
 void model_settling_end(model_entry *entry, model_verdict verdict);
 
+/* A quorum queue has a new leader: all that is unacknowledged is ready again, and its tags stay valid. */
+void model_settling_move_leader(model_queue *queue);
+
 #endif

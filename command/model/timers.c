@@ -46,6 +46,8 @@ static int64_t lease_ms(const model_queue *queue)
 static int64_t queue_next_ms(const model_queue *queue)
 {
     const model_entry *entry;
+    if (queue->is_quorum && queue->vhost->broker->is_minority)
+        return INT64_MAX;
     int64_t next_ms = model_earlier(model_expiry_next_ms(queue), model_dead_letters_next_ms(queue));
     if (has_timeout(queue))
         next_ms = model_earlier(next_ms, timeout_ms(queue, &entry));

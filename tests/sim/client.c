@@ -1,6 +1,8 @@
 #include "client.h"
 
+#include "network.h"
 #include "schedule.h"
+#include "witness.h"
 #include "worker/wire/assembler.h"
 #include "worker/wire/login.h"
 
@@ -28,7 +30,11 @@ static void exchange_bytes(client *self)
         bh__buffer *out = &self->link.out;
         size_t written = model_reads(self->end) ? bh__buffer_size(out) : 0;
         if (written) {
+            model_advance(self->broker, schedule_now_ms());
+            network_touch();
+            witness_publisher(1);
             model_receive(self->end, out->data + out->begin, written);
+            witness_publisher(0);
             bh__buffer_clear(out);
         }
         bh_bytes output = model_output(self->end);
@@ -44,8 +50,10 @@ static void exchange_bytes(client *self)
 
 static void lose(client *self)
 {
-    if (self->end)
+    if (self->end) {
         model_disconnect(self->end);
+        network_touch();
+    }
     self->end = NULL;
     bh__link_close(&self->link);
     bh__assembler_clear(&self->assembler);
@@ -133,6 +141,7 @@ static int connect_client(client *self)
     amqp_channel_open_t open_channel = {.out_of_band = amqp_empty_bytes};
     amqp_confirm_select_t select = {.nowait = 0};
     self->end = model_connect(self->broker);
+    network_touch();
     if (!self->end)
         return 0;
     self->published = self->confirmed = 0;
@@ -190,6 +199,14 @@ int client_bind(client *self, const char *queue, const char *exchange, const cha
     return is_ready(self) && call(self, CHANNEL, AMQP_QUEUE_BIND_METHOD, &bind, AMQP_QUEUE_BIND_OK_METHOD, 0);
 }
 
+int client_declare_queue(client *self, const char *name, const char *type)
+{
+    amqp_table_entry_t argument = {.key = amqp_cstring_bytes("x-queue-type"),
+                                   .value = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = amqp_cstring_bytes(type)}};
+    amqp_queue_declare_t declare = {.queue = amqp_cstring_bytes(name), .durable = 1, .arguments = {1, &argument}};
+    return is_ready(self) && call(self, CHANNEL, AMQP_QUEUE_DECLARE_METHOD, &declare, AMQP_QUEUE_DECLARE_OK_METHOD, 0);
+}
+
 int client_publish(client *self, const char *exchange, const char *key, bh_bytes properties, bh_bytes body)
 {
     amqp_basic_publish_t publish = {
@@ -204,16 +221,41 @@ int client_publish(client *self, const char *exchange, const char *key, bh_bytes
     return self->end && self->confirmed >= tag && !self->is_refused;
 }
 
-int client_get(client *self, const char *queue, client_message *out)
+/* Returns 1 if there is a message, 0 if there is none, -1 if the broker gave no answer. */
+static int get_message(client *self, const char *queue, int no_ack, client_message *out)
 {
-    amqp_basic_get_t get = {.queue = amqp_cstring_bytes(queue), .no_ack = 1};
+    amqp_basic_get_t get = {.queue = amqp_cstring_bytes(queue), .no_ack = no_ack};
     bh_message_free(self->got);
     self->got = NULL;
     if (!is_ready(self) ||
         !call(self, CHANNEL, AMQP_BASIC_GET_METHOD, &get, AMQP_BASIC_GET_OK_METHOD, AMQP_BASIC_GET_EMPTY_METHOD))
-        return 0;
+        return -1;
     if (!self->got)
         return 0;
-    *out = (client_message){self->got->exchange, self->got->routing_key, self->got->properties, self->got->body};
+    *out = (client_message){self->got->exchange, self->got->routing_key, self->got->properties, self->got->body,
+                            self->got->redelivered};
     return 1;
+}
+
+int client_get(client *self, const char *queue, client_message *out)
+{
+    return get_message(self, queue, 1, out) == 1;
+}
+
+int client_take(client *self, const char *queue, client_message *out)
+{
+    return get_message(self, queue, 0, out);
+}
+
+int client_settle(client *self, int is_ack)
+{
+    amqp_basic_ack_t ack = {.delivery_tag = self->got->delivery_tag};
+    amqp_basic_reject_t reject = {.delivery_tag = self->got->delivery_tag, .requeue = 0};
+    if (!pump(self))
+        return 0;
+    if (is_ack)
+        bh__link_send(&self->link, CHANNEL, AMQP_BASIC_ACK_METHOD, &ack);
+    else
+        bh__link_send(&self->link, CHANNEL, AMQP_BASIC_REJECT_METHOD, &reject);
+    return pump(self);
 }

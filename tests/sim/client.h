@@ -16,6 +16,7 @@ void client_free(client *self);
 
 /* Declare and bind durable things. Return 0 if that failed. */
 int client_declare_exchange(client *self, const char *name, const char *type);
+int client_declare_queue(client *self, const char *name, const char *type);
 int client_bind(client *self, const char *queue, const char *exchange, const char *key);
 /*
  * Publishes a persistent message, and waits until it is confirmed.
@@ -30,9 +31,14 @@ typedef struct client_message {
     bh_bytes routing_key;
     bh_bytes properties;
     bh_bytes body;
+    int is_redelivered;
 } client_message;
 
 /* Takes the first message of a queue. Returns 0 if there is none. */
 int client_get(client *self, const char *queue, client_message *out);
+/* Takes a message that is to be settled. Returns -1 if the queue is missing or the broker is away. */
+int client_take(client *self, const char *queue, client_message *out);
+/* Acknowledges what client_take returned last, or rejects it. Returns 0 if the connection was lost since. */
+int client_settle(client *self, int is_ack);
 
 #endif

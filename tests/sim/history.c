@@ -8,19 +8,24 @@
 
 #include <backhop/adapter/delivery.h>
 #include <backhop/adapter/history.h>
+#include <backhop/adapter/relay.h>
 #include <backhop/worker.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define QUEUE "orders"
 #define EXCHANGE "events"
-#define KEY "order.created"
+
+static const char *const queue_names[MOST_QUEUES] = {"orders", "bills"};
+static const char *const queue_keys[MOST_QUEUES] = {"order.created", "bill.created"};
+static const char *const queue_patterns[MOST_QUEUES] = {"order.#", "bill.#"};
 
 enum {
     DRAIN_MS = 3600000,
+    HOLD_MS = 120000, /* workers hold messages of a deleted queue for no longer, while a breaker is open */
     LOOK_MS = 5000,
+    MEMORY_LOOKS = 12, /* measuring memory is slow */
     STOP_MS = 20000,
     STACK_BYTES = 262144,
     MOST_ACTS = 2 * MOST_FAULTS,
@@ -38,6 +43,7 @@ typedef struct act {
 
 typedef struct player {
     bh_worker *worker;
+    int queue; /* that it consumes from */
     pthread_t run;
     pthread_t takers[4];
     int is_paused; /* it restarts */
@@ -49,16 +55,24 @@ static struct {
     model *broker;
     client *client;
     bh_policy *policy;
-    bh_topology *topology;
+    bh_topology *topologies[MOST_QUEUES];
+    bh_relay *relay;
     bh_breaker *breaker;
+    bh_breakers *breakers;
     player players[MOST_WORKERS];
     int is_over;
     int is_calm; /* all faults have ended: handlers succeed */
+    int calm_successes;
     int may_be_early;
     int has_replays;
     size_t bytes_before;
     char list[LIST_ROOM];
 } it;
+
+static int queue_count(void)
+{
+    return it.of->queues ? it.of->queues : 1;
+}
 
 /* ---------------------------------------------------------------------------------------------------------- messages */
 
@@ -139,20 +153,23 @@ static void publish(unsigned index)
         add_bytes(&body, filler, sizeof filler - 1);
     add_properties(&properties, index);
     account *message = witness_add(bytes_of(&body));
+    int queue = (int)(index / 2) % queue_count();
     message->is_direct = index % 2;
+    message->queue = queue;
     trace("publish m%u", index);
     for (int tries = 0; !message->is_published; tries++) {
         if (tries > 1000)
             fail("message %u cannot be published", index);
         if (tries) {
-            message->disturbed++; /* it may have been stored before */
+            message->published_again++; /* it may have been stored before */
             schedule_sleep_us(1000000);
         }
         message->is_published =
-            message->is_direct ? client_publish(it.client, "", QUEUE, bytes_of(&properties), bytes_of(&body))
-                               : client_declare_exchange(it.client, EXCHANGE, "topic") &&
-                                     client_bind(it.client, QUEUE, EXCHANGE, "order.#") &&
-                                     client_publish(it.client, EXCHANGE, KEY, bytes_of(&properties), bytes_of(&body));
+            message->is_direct
+                ? client_publish(it.client, "", queue_names[queue], bytes_of(&properties), bytes_of(&body))
+                : client_declare_exchange(it.client, EXCHANGE, "topic") &&
+                      client_bind(it.client, queue_names[queue], EXCHANGE, queue_patterns[queue]) &&
+                      client_publish(it.client, EXCHANGE, queue_keys[queue], bytes_of(&properties), bytes_of(&body));
     }
     bh__buffer_free(&body);
     bh__buffer_free(&properties);
@@ -160,6 +177,7 @@ static void publish(unsigned index)
 
 /* ---------------------------------------------------------------------------------------------------------- handlers */
 
+/* Returns the longest delay after this attempt. */
 static int64_t policy_delay_ms(int64_t attempt)
 {
     double delay = (double)it.of->initial_ms;
@@ -170,24 +188,44 @@ static int64_t policy_delay_ms(int64_t attempt)
     return delay < (double)it.of->max_ms ? (int64_t)delay : it.of->max_ms;
 }
 
-static void check_attempt(const account *message, int64_t attempt)
+/* Returns the shortest delay after this attempt. */
+static int64_t least_delay_ms(int64_t attempt)
 {
-    int64_t most = 1 + message->failures + message->disturbed;
-    if (attempt < 1 || attempt > most)
+    return it.of->jitter == BH_JITTER_NONE ? policy_delay_ms(attempt) : 0; /* the rungs of a jitter are few */
+}
+
+/* Returns 1 if attempts count deliveries: without copies only the broker counts. */
+static int counts_deliveries(void)
+{
+    return it.of->strategy == BH_STRATEGY_REJECT || it.of->strategy == BH_STRATEGY_NATIVE;
+}
+
+static void check_attempt(account *message, int64_t attempt, int queue)
+{
+    int doubles = witness_doubles(message);
+    if (message->begins_anew && attempt == 1) { /* replayed */
+        message->failures_before += message->failures;
+        message->failures = 0;
+    }
+    message->begins_anew = 0;
+    int64_t expected = 1 + message->failures;
+    int64_t most = expected + (doubles ? message->failures_before : 0) + (counts_deliveries() ? message->returned : 0);
+    if (message->queue != queue)
+        fail("message %u of %s comes to %s", message->index, queue_names[message->queue], queue_names[queue]);
+    if (attempt < 1 || attempt > most || (!doubles && attempt != expected))
         fail("attempt %lld of message %u, after %d failures", (long long)attempt, message->index, message->failures);
-    if (!message->disturbed && !it.has_replays && attempt != most)
-        fail("attempt %lld of message %u, after %d failures", (long long)attempt, message->index, message->failures);
-    if (message->in_hand && !message->disturbed)
-        fail("two handlers have message %u, and nothing happened to it", message->index);
-    if (message->due_us > schedule_now_us() && !message->disturbed && !it.may_be_early)
+    if (message->in_hand && !doubles)
+        fail("two handlers have message %u, and it was not doubled", message->index);
+    if (message->due_us > schedule_now_us() && message->lives == 1 && !message->is_split && !it.may_be_early)
         fail("message %u comes %.3f ms early", message->index, (double)(message->due_us - schedule_now_us()) / 1000);
-    if (message->oks && !message->disturbed)
+    if (message->oks && !doubles)
         fail("message %u comes again after its success", message->index);
 }
 
 static void check_origin(const account *message, bh_delivery *delivery, bh_history *past)
 {
-    const char *key = message->is_direct ? QUEUE : KEY, *exchange = message->is_direct ? "" : EXCHANGE;
+    const char *key = message->is_direct ? queue_names[message->queue] : queue_keys[message->queue],
+               *exchange = message->is_direct ? "" : EXCHANGE;
     if (strcmp(bh_history_routing_key(past).data, key) != 0 || strcmp(bh_history_exchange(past).data, exchange) != 0)
         fail("message %u was published to \"%s\" \"%s\" by its history", message->index, bh_history_exchange(past).data,
              bh_history_routing_key(past).data);
@@ -198,6 +236,7 @@ static void check_origin(const account *message, bh_delivery *delivery, bh_histo
 
 static call_script decide(account *message, int64_t attempt)
 {
+    it.calm_successes += it.is_calm;
     if (it.is_calm)
         return (call_script){.outcome = BH_OUTCOME_OK};
     return it.of->decide(it.of->data, message, attempt);
@@ -222,7 +261,7 @@ static void note_settled(account *message, const call_script *script, int64_t at
     case BH_OUTCOME_RELEASED:
         message->failures++;
         is_retried = attempt < it.of->max_attempts;
-        delay_ms = policy_delay_ms(attempt);
+        delay_ms = least_delay_ms(attempt);
         break;
     case BH_OUTCOME_THROTTLED:
     case BH_OUTCOME_DEFERRED:
@@ -233,10 +272,48 @@ static void note_settled(account *message, const call_script *script, int64_t at
     if (script->retry_after_ms > delay_ms && may_wait)
         delay_ms = script->retry_after_ms;
     /* RabbitMQ counts whole milliseconds. */
-    message->due_us = delay_ms && is_retried ? schedule_now_us() + (delay_ms - 1) * 1000 : 0;
+    int64_t due_us = delay_ms && is_retried ? schedule_now_us() + (delay_ms - 1) * 1000 : 0;
+    message->next_due_us = may_wait && !message->is_overlapped ? due_us : 0;
+    message->due_us = may_wait || witness_doubles(message) ? 0 : due_us;
 }
 
-static void handle(bh_worker *worker, bh_message *taken)
+static bh_bytes key_of(const account *message)
+{
+    static const char *const keys[] = {"a", "b", "c"};
+    return bh_str(keys[message->index % 3]);
+}
+
+/* Returns 1 if the breaker of the message's key grants a call. */
+static int get_permit(const account *message, bh_permit *out)
+{
+    ENSURE(bh_breakers_permit(it.breakers, key_of(message), schedule_now_ms(), out) == BH_OK);
+    return out->generation != 0;
+}
+
+static void record_call(const account *message, const bh_permit *permit, const call_script *script)
+{
+    bh_call call = {.kind = bh_call_kind_of(script->outcome, !script->is_own_fault),
+                    .duration_ms = script->duration_ms,
+                    .retry_after_ms = script->retry_after_ms,
+                    .whole_queue = script->whole_queue};
+    bh_breakers_record(it.breakers, key_of(message), permit, &call, schedule_now_ms());
+}
+
+/* Lets a message wait until the breaker of its key may grant a call. */
+static void defer(bh_worker *worker, bh_message *taken, account *message, int64_t attempt, int64_t wait_ms)
+{
+    bh_settlement settlement = {.outcome = BH_OUTCOME_DEFERRED, .retry_after_ms = wait_ms > 0 ? wait_ms : 1};
+    call_script script = {.outcome = BH_OUTCOME_DEFERRED};
+    bh_status status = bh_worker_settle(worker, taken, &settlement);
+    trace("m%u: attempt %lld is deferred for %lld ms: %s", message->index, (long long)attempt, (long long)wait_ms,
+          bh_status_name(status).data);
+    if (status == BH_OK)
+        note_settled(message, &script, attempt);
+    else if (status != BH_ERR_STATE)
+        fail("a message cannot be deferred: %s", bh_status_name(status).data);
+}
+
+static void handle(bh_worker *worker, bh_message *taken, int queue)
 {
     bh_delivery *delivery;
     bh_history *past;
@@ -245,16 +322,26 @@ static void handle(bh_worker *worker, bh_message *taken)
     ENSURE(message);
     int64_t attempt = bh_worker_attempt(worker, taken);
     trace("m%u: attempt %lld begins", message->index, (long long)attempt);
-    check_attempt(message, attempt);
+    check_attempt(message, attempt, queue);
     ENSURE(bh_worker_read(worker, taken, delivery, past) == BH_OK);
     check_origin(message, delivery, past);
+    bh_permit permit;
+    if (it.breakers && !get_permit(message, &permit)) {
+        defer(worker, taken, message, attempt, permit.until_ms - schedule_now_ms());
+        bh_history_free(past);
+        bh_delivery_free(delivery);
+        return;
+    }
     message->calls++;
+    message->is_overlapped |= message->in_hand > 0;
     message->in_hand++;
     it.out->calls++;
     call_script script = decide(message, attempt);
     if (script.duration_ms)
         schedule_sleep_us(script.duration_ms * 1000);
     message->in_hand--;
+    if (it.breakers)
+        record_call(message, &permit, &script);
     bh_settlement settlement = {.outcome = script.outcome,
                                 .error = bh_str("507 queue is full"),
                                 .error_class = bh_str("StorageError"),
@@ -271,16 +358,15 @@ static void handle(bh_worker *worker, bh_message *taken)
         note_settled(message, &script, attempt);
     else if (status != BH_ERR_STATE)
         fail("a message cannot be settled: %s", bh_status_name(status).data);
-    else
-        message->disturbed++;
+    message->is_overlapped &= message->in_hand > 0;
     bh_history_free(past);
     bh_delivery_free(delivery);
 }
 
 static bh_outcome on_message(bh_worker *worker, bh_message *taken, void *data)
 {
-    (void)data;
-    handle(worker, taken);
+    const player *self = data;
+    handle(worker, taken, self->queue);
     return BH_OUTCOME_OK; /* ignored: it is settled */
 }
 
@@ -288,6 +374,8 @@ static void on_event(bh_worker *worker, const bh_event *event, void *data)
 {
     (void)worker, (void)data;
     it.out->events[bh_event_what(event)]++;
+    if (bh_event_what(event) == BH_EVENT_REFUSED)
+        witness_may_give_back();
     trace("event %s", bh_event_line(event).data);
 }
 
@@ -295,7 +383,7 @@ static void *run(void *data)
 {
     player *self = data;
     while (!it.is_over) {
-        bh_status status = bh_worker_run(self->worker, on_message, on_event, NULL);
+        bh_status status = bh_worker_run(self->worker, it.relay ? NULL : on_message, on_event, self);
         if (status != BH_OK)
             fail("the worker ends: %s", bh_worker_error(self->worker).data);
         while (self->is_paused && !it.is_over)
@@ -311,7 +399,7 @@ static void *take(void *data)
         bh_message *taken;
         bh_status status = bh_worker_take(self->worker, &taken, 60000);
         if (status == BH_OK) {
-            handle(self->worker, taken);
+            handle(self->worker, taken, self->queue);
             bh_message_free(taken);
         } else if (status == BH_ERR_STATE) {
             schedule_sleep_us(50000);
@@ -320,9 +408,75 @@ static void *take(void *data)
     return NULL;
 }
 
+/* Returns the attempt of a message that a relay sent back, from its header. */
+static int64_t attempt_of(bh_bytes properties)
+{
+    static property_list list;
+    if (!property_list_read(&list, properties))
+        fail("the properties of a message are malformed");
+    for (size_t i = 0; i < list.header_count; i++)
+        if (same(list.headers[i].name, bh_str("backhop-attempts")) && list.headers[i].value.size == 9)
+            return 1 + (int64_t)bh__get_number(list.headers[i].value.data + 1, 8);
+    return 1;
+}
+
+/* A consumer in another language, which can only acknowledge and reject. */
+static void consume_one(client *own, const client_message *got)
+{
+    account *message = witness_find(got->body);
+    ENSURE(message);
+    int64_t attempt = attempt_of(got->properties);
+    trace("m%u: attempt %lld begins", message->index, (long long)attempt);
+    check_attempt(message, attempt, 0);
+    check_properties(message, got->properties);
+    message->calls++;
+    message->is_overlapped |= message->in_hand > 0;
+    message->in_hand++;
+    it.out->calls++;
+    call_script script = decide(message, attempt);
+    if (script.outcome != BH_OUTCOME_OK && script.outcome != BH_OUTCOME_DROPPED)
+        script.outcome = BH_OUTCOME_FAILED;
+    script.retry_after_ms = 0;
+    if (script.duration_ms)
+        schedule_sleep_us(script.duration_ms * 1000);
+    message->in_hand--;
+    int is_ok = script.outcome != BH_OUTCOME_FAILED;
+    int oks = message->oks, failures = message->failures, returned = message->returned;
+    note_settled(message, &script, attempt); /* first: the relay may act at once */
+    int is_settled = client_settle(own, is_ok);
+    trace("m%u: attempt %lld ends with %d: %s", message->index, (long long)attempt, is_ok,
+          is_settled ? "settled" : "lost");
+    if (!is_settled) { /* it may have arrived */
+        message->published_again += message->returned == returned;
+        message->oks = oks;
+        message->failures = failures;
+        message->due_us = message->next_due_us = 0;
+    }
+    message->ok_us = 0;
+    message->is_overlapped &= message->in_hand > 0;
+}
+
+static void *reject_all(void *data)
+{
+    client *own = client_new(it.broker);
+    (void)data;
+    while (!it.is_over) {
+        client_message got;
+        int is_there = client_take(own, queue_names[0], &got);
+        if (is_there < 0)
+            client_declare_queue(own, queue_names[0], "quorum");
+        if (is_there == 1)
+            consume_one(own, &got);
+        else
+            schedule_sleep_us(200000);
+    }
+    client_free(own);
+    return NULL;
+}
+
 /* ----------------------------------------------------------------------------------------------------------- workers */
 
-static void make_topology(void)
+static void make_policy(void)
 {
     const history *of = it.of;
     ENSURE(bh_policy_new(&it.policy) == BH_OK);
@@ -332,15 +486,37 @@ static void make_topology(void)
         bh_policy_set_factor(it.policy, of->factor);
     bh_policy_set_max_ms(it.policy, of->max_ms);
     bh_policy_set_max_attempts(it.policy, of->max_attempts);
-    bh_policy_set_jitter(it.policy, BH_JITTER_NONE, 0);
+    bh_policy_set_jitter(it.policy, of->jitter, of->jitter == BH_JITTER_SPREAD ? 0.3 : 0);
+    if (of->max_age_ms)
+        bh_policy_set_max_age_ms(it.policy, of->max_age_ms);
     if (of->max_crashes)
         bh_policy_set_max_crashes(it.policy, of->max_crashes);
-    ENSURE(bh_topology_new(&it.topology, bh_str(QUEUE)) == BH_OK);
-    bh_topology_set_strategy(it.topology, of->strategy);
-    bh_topology_set_queue_type(it.topology, of->type);
-    bh_topology_set_work_queue_type(it.topology, of->type);
-    if (bh_topology_build(it.topology, it.policy) != BH_OK)
-        fail("the topology: %s", bh_topology_error(it.topology).data);
+}
+
+static void make_topology(int queue)
+{
+    const history *of = it.of;
+    ENSURE(bh_topology_new(&it.topologies[queue], bh_str(queue_names[queue])) == BH_OK);
+    bh_topology *made = it.topologies[queue];
+    bh_topology_set_strategy(made, of->strategy);
+    bh_topology_set_queue_type(made, of->type);
+    bh_topology_set_work_queue_type(made, of->type);
+    if (bh_topology_build(made, it.policy) != BH_OK)
+        fail("the topology: %s", bh_topology_error(made).data);
+}
+
+/* The work queue of a relay is its consumer's, and an operator gave it the dead letter exchange. */
+static void make_relay(void)
+{
+    ENSURE(bh_relay_new(&it.relay) == BH_OK);
+    bh_relay_set_queue_type(it.relay, BH_QUEUE_QUORUM);
+    ENSURE(bh_relay_add_queue(it.relay, bh_str(queue_names[0]), it.policy) == BH_OK);
+    if (bh_relay_build(it.relay) != BH_OK)
+        fail("the relay: %s", bh_relay_error(it.relay).data);
+    network_control(NULL, 0,
+                    "policy / rejected ^orders$ queues 1 '{\"dead-letter-exchange\": \"backhop.rejected\", "
+                    "\"dead-letter-strategy\": \"at-least-once\", \"overflow\": \"reject-publish\"}'");
+    ENSURE(client_declare_queue(it.client, queue_names[0], "quorum"));
 }
 
 static void start_worker(player *self)
@@ -348,18 +524,21 @@ static void start_worker(player *self)
     const history *of = it.of;
     char uri[64];
     snprintf(uri, sizeof uri, "amqp://guest:guest@model/?heartbeat=%d", of->heartbeat_s);
-    ENSURE(bh_worker_new(&self->worker, it.policy, it.topology) == BH_OK);
+    self->queue = (int)(self - it.players) % queue_count();
+    ENSURE((it.relay ? bh_worker_new_relay(&self->worker, it.relay)
+                     : bh_worker_new(&self->worker, it.policy, it.topologies[self->queue])) == BH_OK);
     for (int kind = 0; kind < BH_EVENT_LAST; kind++)
         ENSURE(bh_worker_set_event(self->worker, (bh_event_kind)kind, 1) == BH_OK);
     ENSURE(bh_worker_add_uri(self->worker, bh_str(uri)) == BH_OK);
-    ENSURE(bh_worker_set_prefetch(self->worker, of->prefetch) == BH_OK);
+    if (!it.relay)
+        ENSURE(bh_worker_set_prefetch(self->worker, of->prefetch) == BH_OK);
     ENSURE(bh_worker_set_timeouts_ms(self->worker, 10000, of->confirm_ms) == BH_OK);
     ENSURE(bh_worker_set_handler_timeout_ms(self->worker, of->handler_timeout_ms) == BH_OK);
     ENSURE(bh_worker_set_fail_fast(self->worker, 0) == BH_OK);
     if (it.breaker)
         ENSURE(bh_worker_set_breaker(self->worker, it.breaker) == BH_OK);
     ENSURE(bh__thread_start(&self->run, STACK_BYTES, run, self));
-    for (int i = 0; i < of->takers; i++)
+    for (int i = 0; i < of->takers && !it.relay; i++)
         ENSURE(bh__thread_start(&self->takers[i], STACK_BYTES, take, self));
 }
 
@@ -367,7 +546,7 @@ static void stop_worker(player *self)
 {
     bh_worker_stop(self->worker, STOP_MS);
     bh__thread_join(self->run);
-    for (int i = 0; i < it.of->takers; i++)
+    for (int i = 0; i < it.of->takers && !it.relay; i++)
         bh__thread_join(self->takers[i]);
     bh_worker_free(self->worker);
 }
@@ -418,38 +597,41 @@ static int64_t visit_queues(void (*visit)(const char *name))
 
 /* ------------------------------------------------------------------------------------------------------------ faults */
 
-static void lose_waiting(void)
+static void network_try_with(const char *command, const char *name)
 {
-    for (size_t i = 0; i < witness_count(); i++) {
-        account *each = witness_at(i);
-        each->may_be_lost |= !each->oks;
-        each->disturbed++;
-    }
-}
-
-static int closes_connections(fault_kind kind)
-{
-    return kind == FAULT_STOP || kind == FAULT_KILL || kind == FAULT_CLOSE || kind == FAULT_RESET ||
-           kind == FAULT_NO_RIGHTS || kind == FAULT_UNREACHABLE || kind == FAULT_UNKNOWN;
+    char line[300];
+    snprintf(line, sizeof line, "%s / %s", command, name);
+    network_try(line);
 }
 
 static void delete_wait_queue(const char *name)
 {
-    char line[300];
-    snprintf(line, sizeof line, "delete queue / %s", name);
     if (strstr(name, ".wait"))
-        network_try(line);
+        network_try_with("delete queue", name);
+}
+
+static const char *queue_of(const fault *self)
+{
+    return queue_names[self->which % (unsigned)queue_count()];
+}
+
+/* Returns 1 if a message can be returned, and a worker learns late or never that its delivery is over. */
+static int is_splitting(void)
+{
+    for (size_t i = 0; i < it.of->fault_count; i++)
+        if (it.of->faults[i].kind == FAULT_SILENCE || it.of->faults[i].kind == FAULT_SLOW)
+            return 1;
+    return it.of->consumer_timeout_ms != 0;
 }
 
 static void begin_fault(const fault *self)
 {
     int64_t end_us = schedule_now_us() + self->for_ms * 1000;
+    char name[64];
     trace("fault %d begins", (int)self->kind);
-    witness_disturb_in_hand(closes_connections(self->kind));
     switch (self->kind) {
     case FAULT_STOP:
     case FAULT_KILL:
-        witness_disturb_all();
         network_control(NULL, 0, self->kind == FAULT_STOP ? "stop" : "kill");
         break;
     case FAULT_CUT:
@@ -471,15 +653,16 @@ static void begin_fault(const fault *self)
         network_control(NULL, 0, "alarm on");
         break;
     case FAULT_DELETE_QUEUE:
-        lose_waiting();
-        network_try("delete queue / " QUEUE);
+        witness_may_drop();
+        network_try_with("delete queue", queue_of(self));
         break;
     case FAULT_DELETE_PARKED:
-        lose_waiting();
-        network_try("delete queue / " QUEUE ".parked");
+        witness_may_drop();
+        snprintf(name, sizeof name, "%s.parked", queue_of(self));
+        network_try_with("delete queue", name);
         break;
     case FAULT_DELETE_WAIT:
-        lose_waiting();
+        witness_may_drop();
         visit_queues(delete_wait_queue);
         break;
     case FAULT_FULL:
@@ -488,8 +671,7 @@ static void begin_fault(const fault *self)
         break;
     case FAULT_DELETE_RETURN:
         if (it.of->type == BH_QUEUE_CLASSIC) /* dead-letters at most once: to no exchange it loses the message */
-            lose_waiting();
-        witness_disturb_all();
+            witness_may_drop();
         network_try("delete exchange / backhop.return");
         break;
     case FAULT_SHORT_TTL:
@@ -520,12 +702,27 @@ static void begin_fault(const fault *self)
     case FAULT_RESTART: {
         player *chosen = &it.players[self->which % (unsigned)it.of->workers];
         chosen->is_paused = 1;
+        witness_may_give_back();
         bh_worker_stop(chosen->worker, self->amount);
         break;
     }
+    case FAULT_LEADER:
+        witness_split(1);
+        network_try_with("leader", queue_of(self));
+        witness_split(is_splitting());
+        break;
+    case FAULT_UNCONFIRMED:
+        network_control(NULL, 0, "confirms off");
+        break;
+    case FAULT_MINORITY:
+        network_control(NULL, 0, "minority on");
+        break;
+    case FAULT_ORDER:
+        network_control(NULL, 0, "%s", self->order);
+        break;
     case FAULT_REPLAY:
         it.has_replays = 1;
-        bh_worker_replay(it.players[0].worker, self->amount ? self->amount : 1000);
+        bh_worker_replay(it.players[self->which % (unsigned)it.of->workers].worker, self->amount ? self->amount : 1000);
         break;
     case FAULT_LAST:
         break;
@@ -562,6 +759,12 @@ static void end_fault(const fault *self)
         network_weather_now.jitter_us = network_weather_now.fragment_bytes = 0;
         network_weather_now.most_queued = 0;
         break;
+    case FAULT_UNCONFIRMED:
+        network_control(NULL, 0, "confirms on");
+        break;
+    case FAULT_MINORITY:
+        network_control(NULL, 0, "minority off");
+        break;
     case FAULT_RESTART:
         it.players[self->which % (unsigned)it.of->workers].is_paused = 0;
         break;
@@ -587,6 +790,19 @@ static int64_t count_in_hand(void)
     int64_t count = 0;
     for (size_t i = 0; i < witness_count(); i++)
         count += witness_at(i)->in_hand;
+    for (int i = 0; i < it.of->workers; i++)
+        count += bh_worker_copies(it.players[i].worker);
+    return count;
+}
+
+/* Returns how many messages are nowhere in the broker, and have not ended. A worker can still hold them. */
+static int64_t count_held(void)
+{
+    int64_t count = 0;
+    for (size_t i = 0; i < witness_count(); i++) {
+        const account *each = witness_at(i);
+        count += each->is_published && each->lives == 0 && each->oks == 0;
+    }
     return count;
 }
 
@@ -596,8 +812,11 @@ static void await_drained(void)
     for (int64_t attempt = 1; attempt < it.of->max_attempts && !it.is_calm; attempt++)
         limit_ms += policy_delay_ms(attempt);
     network_heal();
-    while (visit_queues(NULL) + count_in_hand() > 0) {
-        look_at_memory();
+    int64_t least_ms = schedule_now_ms() + HOLD_MS;
+    for (int looks = 0; visit_queues(NULL) + count_in_hand() + (schedule_now_ms() < least_ms ? count_held() : 0) > 0;
+         looks++) {
+        if (looks % MEMORY_LOOKS == 0)
+            look_at_memory();
         if (schedule_now_ms() > limit_ms) {
             network_control(it.list, sizeof it.list, "list queues");
             fail("messages still wait an hour after the last fault:\n%s", it.list);
@@ -625,20 +844,45 @@ static void empty_queue(const char *name)
     }
 }
 
+/* Returns 1 if something happened that can double a message. */
+static int has_faults(void)
+{
+    for (size_t i = 0; i < it.of->fault_count; i++)
+        if (it.of->faults[i].kind != FAULT_REPLAY && it.of->faults[i].kind != FAULT_JUMP)
+            return 1;
+    return it.of->consumer_timeout_ms || it.of->model_choices;
+}
+
+/* A breaker whose probes succeed closes. */
+static void check_breaker(void)
+{
+    bh_breaker_view view;
+    if (!it.breaker || it.calm_successes <= it.of->breaker->probe_successes)
+        return;
+    bh_breaker_read(it.breaker, schedule_now_ms(), &view);
+    if (view.state != BH_BREAKER_CLOSED)
+        fail("the breaker is not closed after %d successes: %s", it.calm_successes, view.reason);
+}
+
 static void check_ends(void)
 {
     for (size_t i = 0; i < witness_count(); i++) {
         const account *each = witness_at(i);
-        int ends = each->oks + each->parked + each->waiting + each->unroutable;
+        int ends = each->oks + each->parked + each->waiting + each->unroutable, doubles = witness_doubles(each);
         it.out->parked += each->parked;
         it.out->unroutable += each->unroutable;
         if (ends == 0 && each->is_published && !each->may_be_lost)
             fail("message %u is lost: %d calls, %d failures, %d copies", each->index, each->calls, each->failures,
                  each->copies);
-        if (ends > 1 + each->disturbed + (it.has_replays ? each->calls : 0))
-            fail(
-                "message %u ended %d times (%d handled, %d parked, %d waiting), and %d times it was in hand at a fault",
-                each->index, ends, each->oks, each->parked, each->waiting, each->disturbed);
+        if (ends > 1 + doubles)
+            fail("message %u ended %d times (%d handled, %d parked, %d waiting), and may have been doubled %d times",
+                 each->index, ends, each->oks, each->parked, each->waiting, doubles);
+        if (each->parked && !each->permanents && !doubles && !it.of->max_age_ms && !each->may_be_lost &&
+            each->failures + each->failures_before < it.of->max_attempts)
+            fail("message %u is parked after %d of %lld attempts", each->index, each->failures + each->failures_before,
+                 (long long)it.of->max_attempts);
+        if (doubles && !has_faults())
+            fail("message %u is doubled without a fault", each->index);
     }
 }
 
@@ -698,13 +942,23 @@ static void set_up(void)
                                                    .epoch_ms = SCHEDULE_EPOCH_MS,
                                                    .tape = choices ? choices->data : NULL,
                                                    .tape_size = choices ? choices->size : 0,
-                                                   .consumer_timeout_ms = of->consumer_timeout_ms}) == BH_OK);
+                                                   .consumer_timeout_ms = of->consumer_timeout_ms,
+                                                   .watch = witness_watch}) == BH_OK);
     network_begin(it.broker);
-    witness_begin(of->strategy == BH_STRATEGY_REJECT || of->strategy == BH_STRATEGY_NATIVE, of->consumer_timeout_ms);
+    witness_begin(counts_deliveries());
+    if (of->consumer_timeout_ms) /* if one was held too long, a worker gives back the others too */
+        witness_may_give_back();
+    witness_split(is_splitting());
     it.client = client_new(it.broker);
-    if (of->breaker)
+    if (of->breaker && of->has_keys)
+        ENSURE(bh_breakers_new(&it.breakers, of->breaker, (bh_bytes){"12345678", BH_BREAKER_RANDOM_BYTES}) == BH_OK);
+    else if (of->breaker)
         ENSURE(bh_breaker_new(&it.breaker, of->breaker, (bh_bytes){"12345678", BH_BREAKER_RANDOM_BYTES}) == BH_OK);
-    make_topology();
+    make_policy();
+    for (int i = 0; i < queue_count() && !of->has_relay; i++)
+        make_topology(i);
+    if (of->has_relay)
+        make_relay();
 }
 
 static void tear_down(void)
@@ -714,7 +968,10 @@ static void tear_down(void)
     witness_end();
     model_free(it.broker);
     bh_breaker_free(it.breaker);
-    bh_topology_free(it.topology);
+    bh_breakers_free(it.breakers);
+    bh_relay_free(it.relay);
+    for (int i = 0; i < MOST_QUEUES; i++)
+        bh_topology_free(it.topologies[i]);
     bh_policy_free(it.policy);
 }
 
@@ -736,17 +993,24 @@ void history_play(const history *self, tape *choices, outcome *out)
     for (int i = 0; i < self->workers; i++)
         start_worker(&it.players[i]);
     await_ready();
-    pthread_t publisher;
+    pthread_t publisher, rejecter;
+    if (it.relay)
+        ENSURE(bh__thread_start(&rejecter, STACK_BYTES, reject_all, NULL));
     ENSURE(bh__thread_start(&publisher, STACK_BYTES, publish_all, NULL));
     act_all();
     bh__thread_join(publisher);
     it.is_calm = self->ends_well;
     await_drained();
     it.is_over = 1;
+    witness_may_give_back();
+    if (it.relay)
+        bh__thread_join(rejecter);
     for (int i = 0; i < self->workers; i++)
         stop_worker(&it.players[i]);
     visit_queues(empty_queue);
+    check_breaker();
     check_ends();
+    out->most_channels = witness_most_channels();
     tear_down();
     out->switches = schedule_switches();
     out->hash = schedule_end();
@@ -776,6 +1040,11 @@ static call_script draw_call(void *data, const account *message, int64_t attempt
     return script;
 }
 
+static int may_defer(bh_strategy strategy)
+{
+    return strategy == BH_STRATEGY_LADDER || strategy == BH_STRATEGY_MESSAGE_TTL;
+}
+
 static void draw_set_up(history *self, tape *choices)
 {
     static const char *const versions[] = {"4.3", "4.0", "3.10"};
@@ -793,7 +1062,22 @@ static void draw_set_up(history *self, tape *choices)
     self->factor = 2;
     self->max_ms = 300000;
     self->max_attempts = 1 + (int64_t)tape_draw(choices, 6);
-    self->workers = 1 + tape_hits(choices, 4);
+    static const bh_jitter jitters[] = {BH_JITTER_NONE,  BH_JITTER_NONE, BH_JITTER_NONE,
+                                        BH_JITTER_EQUAL, BH_JITTER_FULL, BH_JITTER_SPREAD};
+    unsigned jitter = tape_draw(choices, 6);
+    if (self->strategy == BH_STRATEGY_LADDER && self->kind == BH_KIND_EXPONENTIAL)
+        self->jitter = jitters[jitter];
+    self->max_age_ms = tape_hits(choices, 8) && self->strategy == BH_STRATEGY_LADDER ? 20000 : 0;
+    self->queues = 1 + tape_hits(choices, 4);
+    self->workers = self->queues * (1 + tape_hits(choices, 4));
+    self->has_keys = tape_hits(choices, 2) && may_defer(self->strategy);
+    self->has_relay = tape_hits(choices, 12);
+    if (self->has_relay) {
+        self->strategy = BH_STRATEGY_LADDER;
+        self->type = BH_QUEUE_QUORUM;
+        self->kind = BH_KIND_EXPONENTIAL;
+        self->queues = 1;
+    }
     self->takers = (int)tape_draw(choices, 3);
     static const int prefetches[] = {10, 1, 2, 5, 100, 1000};
     self->prefetch = prefetches[tape_draw(choices, 6)];
@@ -803,8 +1087,8 @@ static void draw_set_up(history *self, tape *choices)
     self->consumer_timeout_ms = tape_hits(choices, 8) ? 60000 : 0;
     self->messages = 1 + tape_draw(choices, 12);
     self->publish_ms = tape_draw(choices, 3) * 200;
-    static const unsigned sizes[] = {100, 20, 5000, 140000};
-    self->body_bytes = sizes[tape_draw(choices, 16) % 7 % 4];
+    static const unsigned sizes[] = {100, 20, 5000};
+    self->body_bytes = tape_hits(choices, 32) ? 140000 : sizes[tape_draw(choices, 3)]; /* a large one costs time */
     self->has_no_ids = tape_hits(choices, 4);
 }
 
@@ -814,7 +1098,9 @@ static void draw_faults(history *self, tape *choices)
     for (size_t i = 0; i < self->fault_count; i++) {
         static const int64_t spans[] = {100, 1000, 3000, 12000, 40000, 90000};
         fault *each = &self->faults[i];
-        each->kind = (fault_kind)tape_draw(choices, FAULT_LAST);
+        do
+            each->kind = (fault_kind)tape_draw(choices, FAULT_LAST);
+        while (each->kind == FAULT_ORDER);
         each->at_ms = (int64_t)tape_draw(choices, 256) * (tape_hits(choices, 2) ? 8 : 40);
         each->for_ms = spans[tape_draw(choices, 6)];
         each->which = tape_draw(choices, 4);
@@ -837,7 +1123,7 @@ void history_play_tape(const unsigned char *data, size_t size, const char *name,
     bh_breaker_defaults(&breaker);
     breaker.row_failures = 4;
     draw_set_up(&drawn, &what);
-    if (tape_hits(&what, 4))
+    if (tape_hits(&what, 4) && !drawn.has_relay)
         drawn.breaker = &breaker;
     draw_faults(&drawn, &what);
     if (tape_hits(&what, 2))

@@ -1,13 +1,19 @@
 /*
- * History: workers of one topology, their handlers, a publisher, and faults, from the first connect to the end. It fails
+ * History: workers of one or two work queues, their handlers, a publisher, and faults, from the first connect to the end. It fails
  * (abort) if something does not hold that must hold in every history:
  *
  *     Each message ends at least once as handled, parked, waiting or unroutable.
- *     It ends twice only if it was in hand at a fault.
- *     No call comes early. Attempts are failures plus one.
+ *     It ends twice, or is in two hands, only as often as a fault can double it. The faults: its channel ended while it
+ *     was in hand; the confirm of its copy was lost; its publisher or the broker's dead-lettering sent it again.
+ *     Without a fault nothing is doubled.
+ *     It comes to its own work queue. No call comes early. Attempts are failures plus one.
+ *     It is parked after its last attempt, not before.
  *     An original is acknowledged after its copy's confirm. No tag is settled twice (witness.h).
+ *     A message that a handler had is given back only by a worker that stops, or that gives its copy up.
  *     Body, routing key and properties do not change.
  *     Without a fault, a success is acknowledged within a second.
+ *     The broker drops no dead letter, except after a deletion.
+ *     A breaker closes after its probes succeeded.
  *     Memory is bounded. No round repeats without time (schedule.h).
  *     An hour after the last fault nothing waits any more.
  */
@@ -21,7 +27,7 @@
 #include <backhop/event.h>
 #include <backhop/topology.h>
 
-enum { MOST_FAULTS = 64, MOST_WORKERS = 3 };
+enum { MOST_FAULTS = 64, MOST_WORKERS = 4, MOST_QUEUES = 2 };
 
 /* The script of one call of a handler. */
 typedef struct call_script {
@@ -52,6 +58,10 @@ typedef enum fault_kind {
     FAULT_UNKNOWN,       /* the name service does not know the broker */
     FAULT_SLOW,          /* latency of `amount` ms, in fragments */
     FAULT_RESTART,       /* worker `which` stops and starts again */
+    FAULT_LEADER,        /* the work queue has a new leader: unacknowledged messages are ready again */
+    FAULT_UNCONFIRMED,   /* the broker stores messages, and their confirms are lost */
+    FAULT_MINORITY,      /* the node is alone */
+    FAULT_ORDER,         /* the model executes `order` */
     FAULT_REPLAY,        /* not a fault: parked messages are replayed */
     FAULT_LAST
 } fault_kind;
@@ -63,6 +73,7 @@ typedef struct fault {
     unsigned which;
     unsigned way;
     int64_t amount;
+    const char *order;
 } fault;
 
 typedef struct history {
@@ -84,6 +95,11 @@ typedef struct history {
     int64_t handler_timeout_ms;
     int64_t consumer_timeout_ms;        /* of the broker; 0: 30 minutes */
     const bh_breaker_settings *breaker; /* NULL: none */
+    int has_keys;                       /* there is a breaker for each of three keys */
+    int queues;                         /* work queues; 0: 1. Worker i consumes from queue i modulo queues */
+    int has_relay;                      /* a client rejects messages, and the workers are relays */
+    bh_jitter jitter;
+    int64_t max_age_ms; /* 0: none */
     unsigned messages;
     int64_t publish_ms; /* between two messages */
     unsigned body_bytes;
@@ -106,6 +122,7 @@ typedef struct outcome {
     uint64_t hash;  /* of the trace */
     uint64_t switches;
     size_t most_bytes; /* of memory */
+    int most_channels; /* of a connection, at one time */
 } outcome;
 
 /* Plays it. choices: of the schedule and the network. */

@@ -49,7 +49,9 @@ static struct {
     model *broker;
     connection *open[MOST_CONNECTIONS]; /* by descriptor; NULL: freed */
     int count;
-    int first; /* all before are freed */
+    int first;        /* all before are freed */
+    int is_touched;   /* the broker may have other timers than before */
+    int64_t timer_us; /* the broker's next one */
 } it;
 
 /* ----------------------------------------------------------------------------------------------------------- streams */
@@ -131,12 +133,41 @@ static int number_of(const connection *self)
     return self->fd - FIRST_FD;
 }
 
+void network_touch(void)
+{
+    it.is_touched = 1;
+}
+
+static int64_t earlier(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The broker's clock follows before something happens to it. */
+static void advance(void)
+{
+    if (model_now_ms(it.broker) < schedule_now_ms())
+        model_advance(it.broker, schedule_now_ms());
+}
+
+/* Returns when the broker's next timer is due; INT64_MAX: never. */
+static int64_t timer_us(void)
+{
+    if (it.is_touched) {
+        int64_t timer_ms = earlier(model_next_ms(it.broker), model_next_beat_ms(it.broker));
+        it.timer_us = timer_ms < INT64_MAX / 1000 ? timer_ms * 1000 : INT64_MAX;
+        it.is_touched = 0;
+    }
+    return it.timer_us;
+}
+
 /* The broker's end goes. error: for the worker. */
 static void end_link(connection *self, int error)
 {
     if (self->link) {
+        advance();
         model_disconnect(self->link);
-        witness_lose(number_of(self));
+        it.is_touched = 1;
     }
     self->link = NULL;
     self->has_ended = 1;
@@ -146,7 +177,9 @@ static void end_link(connection *self, int error)
 
 static void try_to_connect(connection *self)
 {
+    advance();
     self->link = model_connect(it.broker);
+    it.is_touched = 1;
     self->is_connected = self->link != NULL;
     if (!self->link)
         end_link(self, ECONNREFUSED);
@@ -172,7 +205,9 @@ static void deliver_up(connection *self)
         piece *first = up->first;
         up->arrived += (int64_t)first->size;
         up->queued -= first->size;
+        advance();
         model_receive(self->link, first->data, first->size);
+        it.is_touched = 1;
         drop_first(up);
     }
     int is_cut = up->arrived >= up->cut_after;
@@ -203,10 +238,11 @@ void network_run(void)
             try_to_connect(each);
         deliver_up(each);
     }
-    if (model_now_ms(it.broker) < schedule_now_ms() || model_next_ms(it.broker) <= schedule_now_ms())
+    if (timer_us() <= schedule_now_us()) {
         model_advance(it.broker, schedule_now_ms());
-    if (model_next_beat_ms(it.broker) <= schedule_now_ms())
         model_beat(it.broker, schedule_now_ms());
+        it.is_touched = 1;
+    }
     for (int i = it.first; i < it.count; i++) {
         connection *each = it.open[i];
         if (!each)
@@ -222,19 +258,12 @@ void network_run(void)
         it.first++;
 }
 
-static int64_t earlier(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 int64_t network_next_us(void)
 {
-    int64_t next_us = INT64_MAX, now_us = schedule_now_us();
+    int64_t now_us = schedule_now_us();
     if (!it.broker)
-        return next_us;
-    int64_t timer_ms = earlier(model_next_ms(it.broker), model_next_beat_ms(it.broker));
-    if (timer_ms < INT64_MAX / 1000)
-        next_us = timer_ms * 1000;
+        return INT64_MAX;
+    int64_t next_us = timer_us();
     for (int i = it.first; i < it.count; i++) {
         const connection *each = it.open[i];
         if (!each)
@@ -255,6 +284,8 @@ int64_t network_next_us(void)
 int network_try(const char *line)
 {
     bh__report answer = {.size = 0};
+    advance();
+    it.is_touched = 1;
     bh_status status = model_control(it.broker, line, &answer);
     trace("%s: %s", line, status == BH_OK ? "done" : bh__report_text(&answer).data);
     bh__report_free(&answer);
@@ -270,6 +301,8 @@ void network_control(char *answer, size_t room, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
+    advance();
+    it.is_touched = 1;
     bh_status status = model_control(it.broker, line, &report);
     if (status != BH_OK)
         fail("the model does not %s: %s", line, bh__report_text(&report).data);
@@ -316,7 +349,8 @@ void network_heal(void)
         for (int way = 0; it.open[i] && way < 2; way++) {
             stream *each = &it.open[i]->ways[way];
             each->silent_until_us = each->last_us = 0;
-            each->cut_after = INT64_MAX;
+            if (each->sent < each->cut_after) /* else bytes are lost already */
+                each->cut_after = INT64_MAX;
             for (piece *late = each->first; late; late = late->next)
                 late->at_us = earlier(late->at_us, schedule_now_us() + network_weather_now.latency_us);
         }
@@ -326,6 +360,7 @@ void network_begin(model *broker)
 {
     it.broker = broker;
     it.count = it.first = 0;
+    it.is_touched = 1;
     network_weather_now = (network_weather){.latency_us = 100};
 }
 

@@ -34,6 +34,8 @@ extern network_weather network_weather_now;
 void network_run(void);
 /* Returns when the next happening is due; INT64_MAX: never. */
 int64_t network_next_us(void);
+/* Something happened to the broker beside the network. */
+void network_touch(void);
 /* Executes a command of the model; it must succeed. Appends its answer to `answer`, of `room` bytes; NULL: none. */
 void network_control(char *answer, size_t room, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Executes a command of the model that may fail. Returns 1 if it succeeded. */

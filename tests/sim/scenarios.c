@@ -63,6 +63,12 @@ static call_script fail_first(void *data, const account *message, int64_t attemp
     return (call_script){.outcome = attempt == 1 ? BH_OUTCOME_FAILED : BH_OUTCOME_OK, .duration_ms = 5};
 }
 
+static call_script fail_first_after_4_s(void *data, const account *message, int64_t attempt)
+{
+    (void)data, (void)message;
+    return (call_script){.outcome = attempt == 1 ? BH_OUTCOME_FAILED : BH_OUTCOME_OK, .duration_ms = 4000};
+}
+
 static call_script fail_two_calls(void *data, const account *message, int64_t attempt)
 {
     (void)data, (void)attempt;
@@ -84,10 +90,36 @@ static call_script fail_after_4_s(void *data, const account *message, int64_t at
     return (call_script){.outcome = BH_OUTCOME_FAILED, .duration_ms = 4000};
 }
 
+static call_script succeed_after_20_s(void *data, const account *message, int64_t attempt)
+{
+    (void)data, (void)message, (void)attempt;
+    return (call_script){.outcome = BH_OUTCOME_OK, .duration_ms = 20000};
+}
+
 static call_script succeed_after_90_s(void *data, const account *message, int64_t attempt)
 {
     (void)data, (void)message, (void)attempt;
     return (call_script){.outcome = BH_OUTCOME_OK, .duration_ms = 90000};
+}
+
+static call_script outlive_first(void *data, const account *message, int64_t attempt)
+{
+    (void)data, (void)attempt;
+    return (call_script){.outcome = BH_OUTCOME_OK, .duration_ms = message->index == 0 ? 90000 : 5};
+}
+
+static call_script fail_key_a(void *data, const account *message, int64_t attempt)
+{
+    (void)data, (void)attempt;
+    int64_t now_ms = schedule_now_ms();
+    int is_down = message->index % 3 == 0 && now_ms < 60000;
+    return (call_script){.outcome = is_down ? BH_OUTCOME_FAILED : BH_OUTCOME_OK, .duration_ms = 5};
+}
+
+static call_script ask_for_5_minutes(void *data, const account *message, int64_t attempt)
+{
+    (void)data, (void)message;
+    return (call_script){.outcome = attempt == 1 ? BH_OUTCOME_FAILED : BH_OUTCOME_OK, .retry_after_ms = 300000};
 }
 
 /* --------------------------------------------------------------------------------------------------------- policies */
@@ -207,7 +239,201 @@ START_TEST(a_breaker_opens_probes_and_closes_in_an_outage_of_60_s)
 }
 END_TEST
 
+START_TEST(messages_that_a_breaker_holds_outlive_their_queue)
+{
+    bh_breaker_settings settings;
+    bh_breaker_defaults(&settings);
+    settings.row_failures = 3;
+    history it = usual("queue deleted while a breaker is open");
+    it.breaker = &settings;
+    it.messages = 30;
+    it.publish_ms = 300;
+    it.prefetch = 20;
+    it.decide = fail_in_outage;
+    add_fault(&it, (fault){.kind = FAULT_DELETE_QUEUE, .at_ms = 12000});
+    outcome out = play(&it);
+    ck_assert_int_ge(out.events[BH_EVENT_BREAKER_OPENED], 1);
+    ck_assert_int_eq(out.oks, 30); /* the worker had all in hand */
+}
+END_TEST
+
+START_TEST(a_breaker_of_a_key_stops_no_other_key)
+{
+    bh_breaker_settings settings;
+    bh_breaker_defaults(&settings);
+    settings.row_failures = 3;
+    history it = usual("breakers by key");
+    it.breaker = &settings;
+    it.has_keys = 1;
+    it.messages = 60;
+    it.publish_ms = 500;
+    it.max_attempts = 8;
+    it.decide = fail_key_a;
+    outcome out = play(&it);
+    ck_assert_int_eq(out.oks, 60);
+    ck_assert_int_eq(out.parked, 0);
+    ck_assert_int_lt(out.calls, 60 + 20);
+    ck_assert_int_ge(out.events[BH_EVENT_DEFERRED], 5);
+}
+END_TEST
+
+/* ------------------------------------------------------------------------------------------------------------- relay */
+
+START_TEST(a_relay_retries_and_parks_what_a_consumer_rejects)
+{
+    history it = usual("relay");
+    it.has_relay = 1;
+    it.messages = 6;
+    it.max_attempts = 3;
+    it.decide = always_fail;
+    outcome out = play(&it);
+    ck_assert_int_eq(out.calls, 18);
+    ck_assert_int_eq(out.parked, 6);
+}
+END_TEST
+
+START_TEST(a_relay_that_is_stopped_and_killed_loses_nothing)
+{
+    history it = usual("relay with faults");
+    it.has_relay = 1;
+    it.workers = 2;
+    it.messages = 30;
+    it.publish_ms = 1000;
+    it.decide = fail_first;
+    for (int i = 0; i < 4; i++) {
+        add_fault(&it, (fault){.kind = FAULT_KILL, .at_ms = 2000 + 7000 * i, .for_ms = 1000});
+        add_fault(&it,
+                  (fault){.kind = FAULT_RESTART, .at_ms = 5000 + 7000 * i, .for_ms = 2000, .which = (unsigned)i % 2});
+    }
+    outcome out = play(&it);
+    ck_assert_int_ge(out.oks, 30);
+}
+END_TEST
+
+/* ----------------------------------------------------------------------------------------------------------- cluster */
+
+START_TEST(a_leader_that_moves_doubles_at_most_what_was_in_hand)
+{
+    static const char *const versions[] = {"3.10", "4.0", "4.3"};
+    for (int i = 0; i < 3; i++) {
+        history it = usual("leader");
+        it.version = versions[i];
+        it.messages = 20;
+        it.publish_ms = 200;
+        it.takers = 3;
+        it.decide = fail_first_after_4_s;
+        for (int j = 0; j < 5; j++)
+            add_fault(&it, (fault){.kind = FAULT_LEADER, .at_ms = 1500 + 2000 * j});
+        outcome out = play(&it);
+        ck_assert_int_ge(out.oks, 20);
+    }
+}
+END_TEST
+
+START_TEST(confirms_that_are_lost_for_a_minute_double_at_most_what_was_in_hand)
+{
+    history it = usual("confirms lost");
+    it.messages = 20;
+    it.publish_ms = 300;
+    it.decide = fail_first;
+    add_fault(&it, (fault){.kind = FAULT_UNCONFIRMED, .at_ms = 2000, .for_ms = 60000});
+    outcome out = play(&it);
+    ck_assert_int_ge(out.oks, 20);
+    ck_assert_int_ge(out.events[BH_EVENT_UNCONFIRMED], 1);
+}
+END_TEST
+
+START_TEST(a_node_that_is_alone_for_100_s_doubles_few)
+{
+    unsigned char bytes[64];
+    tape chosen = {bytes, sizeof bytes};
+    tape_fill(bytes, sizeof bytes, 1);
+    history it = usual("minority");
+    it.messages = 50;
+    it.publish_ms = 50;
+    it.prefetch = 50;
+    it.initial_ms = 5000;
+    it.decide = fail_first;
+    it.model_choices = &chosen;
+    add_fault(&it, (fault){.kind = FAULT_MINORITY, .at_ms = 1500, .for_ms = 100000});
+    outcome out = play(&it);
+    ck_assert_int_ge(out.oks, 50);
+    ck_assert_int_le(out.oks, 80);
+}
+END_TEST
+
 /* ------------------------------------------------------------------------------------------------------------ broker */
+
+START_TEST(a_handler_that_outlives_the_consumer_timeout_stops_no_other_message)
+{
+    static const char *const versions[] = {"3.10", "4.0", "4.3"};
+    for (int i = 0; i < 3; i++) {
+        history it = usual("consumer timeout, others flow");
+        it.version = versions[i];
+        it.consumer_timeout_ms = 60000;
+        it.messages = 40;
+        it.publish_ms = 3000;
+        it.takers = 1;
+        it.prefetch = 2;
+        it.decide = outlive_first;
+        outcome out = play(&it);
+        ck_assert_msg(out.calls == 40, "%s: %d calls", versions[i], out.calls);
+        ck_assert_int_lt(out.end_ms, 135000);
+        ck_assert_int_le(out.most_channels, 4);
+    }
+}
+END_TEST
+
+START_TEST(a_queue_that_is_deleted_again_and_again_leaves_no_channel)
+{
+    static const char *const versions[] = {"3.10", "4.0", "4.3"};
+    for (int i = 0; i < 3; i++) {
+        history it = usual("channels");
+        it.version = versions[i];
+        it.messages = 1;
+        it.decide = always_succeed;
+        for (int j = 0; j < 10; j++)
+            add_fault(&it, (fault){.kind = FAULT_DELETE_QUEUE, .at_ms = 2000 + 10000 * j});
+        outcome out = play(&it);
+        ck_assert_int_ge(out.events[BH_EVENT_CANCELLED], 9);
+        ck_assert_int_le(out.most_channels, 4);
+    }
+}
+END_TEST
+
+START_TEST(retries_that_fall_due_while_queue_and_worker_are_away_come_back)
+{
+    history it = usual("queue and worker away");
+    it.initial_ms = 5000;
+    it.messages = 10;
+    it.decide = fail_first;
+    add_fault(&it, (fault){.kind = FAULT_RESTART, .at_ms = 3000, .for_ms = 60000, .amount = 1000});
+    add_fault(&it, (fault){.kind = FAULT_DELETE_QUEUE, .at_ms = 4500});
+    add_fault(&it, (fault){.kind = FAULT_JUMP, .at_ms = 200000}); /* by 0: two looks later */
+    outcome out = play(&it);
+    ck_assert_int_eq(out.oks, 10);
+    ck_assert_int_eq(out.unroutable, 0);
+    ck_assert_int_ge(out.events[BH_EVENT_REPLAYED], 1);
+}
+END_TEST
+
+START_TEST(a_rung_that_cannot_be_declared_stops_no_other_message)
+{
+    history it = usual("a rung without rights");
+    it.messages = 20;
+    it.publish_ms = 1000;
+    it.decide = ask_for_5_minutes;
+    add_fault(
+        &it,
+        (fault){.kind = FAULT_ORDER,
+                .at_ms = 10,
+                .order = "permissions / guest '^(orders.*|backhop[.](unroutable|return|wait([.][^3].*)?))$' .* .*"});
+    add_fault(&it, (fault){.kind = FAULT_ORDER, .at_ms = 60000, .order = "permissions / guest .* .* .*"});
+    outcome out = play(&it);
+    ck_assert_int_eq(out.oks, 20);
+    ck_assert_int_eq(out.calls, 40);
+}
+END_TEST
 
 START_TEST(a_deleted_work_queue_is_declared_again)
 {
@@ -219,6 +445,44 @@ START_TEST(a_deleted_work_queue_is_declared_again)
     outcome out = play(&it);
     ck_assert_int_ge(out.events[BH_EVENT_CANCELLED], 1);
     ck_assert_int_eq(out.oks, 10);
+}
+END_TEST
+
+/* RabbitMQ 4.3 cancels a consumer if its queue is deleted, and if it holds a message too long. Each worker has to find the
+ * cause, also if the other one declares the queue again. */
+START_TEST(messages_in_hand_outlive_their_queue_although_another_worker_declares_it)
+{
+    history it = usual("queue deleted under two workers");
+    it.messages = 8;
+    it.workers = 2;
+    it.takers = 3;
+    it.initial_ms = 4000;
+    it.decide = fail_first_after_4_s;
+    add_fault(&it, (fault){.kind = FAULT_DELETE_QUEUE, .at_ms = 3000});
+    outcome out = play(&it);
+    ck_assert_int_ge(out.events[BH_EVENT_CANCELLED], 2);
+    ck_assert_int_eq(out.oks, 8);
+    ck_assert_int_eq(out.calls, 16);
+}
+END_TEST
+
+/* Both workers have waited before, one longer than the other: a look at the queue must not wait so long. */
+START_TEST(messages_in_hand_outlive_their_queue_after_other_failures)
+{
+    for (int i = 0; i < 10; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "queue deleted after %d ms without rights", 1000 + 200 * i);
+        history it = usual(name);
+        it.messages = 8;
+        it.publish_ms = 500;
+        it.workers = 2;
+        it.takers = 3;
+        it.decide = succeed_after_20_s;
+        add_fault(&it, (fault){.kind = FAULT_NO_RIGHTS, .at_ms = 10, .for_ms = 1000 + 200 * i});
+        add_fault(&it, (fault){.kind = FAULT_DELETE_QUEUE, .at_ms = 12000});
+        outcome out = play(&it);
+        ck_assert_msg(out.oks >= 8, "%s: %d successes", name, out.oks);
+    }
 }
 END_TEST
 
@@ -347,6 +611,7 @@ START_TEST(a_clock_that_jumps_changes_no_delay)
         outcome out = play(&it);
         ck_assert_int_eq(out.calls, 25);
         ck_assert_int_eq(out.parked, 5);
+        ck_assert_int_eq(out.events[BH_EVENT_EARLY], 0); /* no policy shortens a wait queue */
     }
 }
 END_TEST
@@ -471,7 +736,20 @@ Suite *suite_scenarios(void)
         parked_messages_are_replayed_after_a_restart,
         a_replay_of_some_minutes_does_not_spin,
         a_breaker_opens_probes_and_closes_in_an_outage_of_60_s,
+        messages_that_a_breaker_holds_outlive_their_queue,
+        a_breaker_of_a_key_stops_no_other_key,
+        a_relay_retries_and_parks_what_a_consumer_rejects,
+        a_relay_that_is_stopped_and_killed_loses_nothing,
+        a_leader_that_moves_doubles_at_most_what_was_in_hand,
+        confirms_that_are_lost_for_a_minute_double_at_most_what_was_in_hand,
+        a_node_that_is_alone_for_100_s_doubles_few,
+        a_handler_that_outlives_the_consumer_timeout_stops_no_other_message,
+        a_queue_that_is_deleted_again_and_again_leaves_no_channel,
+        retries_that_fall_due_while_queue_and_worker_are_away_come_back,
+        a_rung_that_cannot_be_declared_stops_no_other_message,
         a_deleted_work_queue_is_declared_again,
+        messages_in_hand_outlive_their_queue_although_another_worker_declares_it,
+        messages_in_hand_outlive_their_queue_after_other_failures,
         retries_of_a_work_queue_that_was_away_come_back,
         a_deleted_return_exchange_is_declared_again,
         a_silent_broker_is_left_after_two_heartbeats,

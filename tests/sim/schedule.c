@@ -1,19 +1,27 @@
 #include "schedule.h"
 
+#include "fibers.h"
 #include "network.h"
+#include "pipes.h"
 #include "worker/wire/schedule.h"
 
+#include <errno.h>
+#include <malloc.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
 #include <unistd.h>
 
-enum { MOST_THREADS = 256, TRACE_LINES = 400, TRACE_ROOM = 300 };
+enum { MOST_THREADS = 256, TRACE_LINES = 400, TRACE_ROOM = 300, STACK_BYTES = 1 << 20 };
 
 typedef struct thread {
-    pthread_t id;
-    pthread_cond_t turn;
+    ucontext_t context;
+    fiber fiber;
+    char *stack; /* NULL: the history's first thread, on its process's stack */
+    int kept_errno;
     void *(*run)(void *);
     void *data;
     int is_done;
@@ -27,8 +35,6 @@ typedef struct thread {
 } thread;
 
 static struct {
-    pthread_mutex_t mutex; /* of `current` */
-    thread *current;
     thread *threads[MOST_THREADS];
     size_t count;
     size_t last; /* index of the thread that ran last */
@@ -43,9 +49,14 @@ static struct {
     int is_verbose;
     char lines[TRACE_LINES][TRACE_ROOM];
     size_t line_count;
-} it = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+} it;
 
-static _Thread_local thread *self;
+/* Threads of a history are coroutines of one thread: a switch by the system takes longer than what a thread does in its
+ * turn. */
+static thread *self;
+static char *stacks[MOST_THREADS]; /* that no thread has */
+static size_t stack_count;
+int schedule_traces = 1;
 
 /* ------------------------------------------------------------------------------------------------------------ traces */
 
@@ -58,7 +69,7 @@ static void add_line(const char *line)
         fprintf(stderr, "%s\n", line);
 }
 
-void trace(const char *format, ...)
+void trace_line(const char *format, ...)
 {
     char line[TRACE_ROOM];
     int size = snprintf(line, sizeof line, "%10.3f ", (double)it.now_us / 1000);
@@ -133,7 +144,7 @@ static int look(struct pollfd *polled, nfds_t count)
         if (network_has(polled[i].fd))
             polled[i].revents = network_look(polled[i].fd, polled[i].events);
         else
-            poll(&polled[i], 1, 0);
+            polled[i].revents = pipes_look(polled[i].fd, polled[i].events);
         ready += polled[i].revents != 0;
     }
     return ready;
@@ -200,32 +211,33 @@ static thread *choose(void)
     }
 }
 
-static void await_turn(thread *own)
+/* Runs `next` until the own thread gets the baton again. */
+static void switch_to(thread *next)
 {
-    pthread_mutex_lock(&it.mutex);
-    while (it.current != own)
-        pthread_cond_wait(&own->turn, &it.mutex);
-    pthread_mutex_unlock(&it.mutex);
+    thread *own = self;
+    own->kept_errno = errno;
+    self = next;
+    fiber_leave(&own->fiber, &next->fiber, own->is_done);
+    swapcontext(&own->context, &next->context);
+    fiber_enter(&own->fiber);
+    errno = own->kept_errno;
 }
 
-/* Gives the baton to a thread that can run. Returns 1 if it is the own one. */
-static int hand_over(void)
+/* Gives the baton to a thread that can run, and waits until it comes back. */
+static void hand_over(void)
 {
     thread *next = choose();
-    it.switches += next != self;
-    pthread_mutex_lock(&it.mutex);
-    it.current = next;
-    pthread_cond_signal(&next->turn);
-    pthread_mutex_unlock(&it.mutex);
-    return next == self;
+    if (next == self)
+        return;
+    it.switches++;
+    switch_to(next);
 }
 
 static void wait_until(int64_t until_us)
 {
     self->until_us = until_us;
     self->has_no_limit = 0;
-    if (!hand_over())
-        await_turn(self);
+    hand_over();
     self->polled = NULL;
     self->condition = NULL;
     self->has_no_limit = 1;
@@ -243,21 +255,30 @@ static thread *add_thread(void)
     if (it.count == MOST_THREADS)
         fail("more than %d threads", MOST_THREADS);
     thread *added = calloc(1, sizeof *added);
-    if (!added || pthread_cond_init(&added->turn, NULL) != 0)
+    if (!added)
         fail("no memory for a thread");
     added->has_no_limit = 1;
     it.threads[it.count++] = added;
     return added;
 }
 
-static void *begin_thread(void *data)
+static char *take_stack(void)
 {
-    self = data;
-    await_turn(self);
-    void *result = self->run(self->data);
+    if (stack_count)
+        return stacks[--stack_count];
+    void *mapped = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+    if (mapped == MAP_FAILED)
+        fail("no memory for a stack");
+    mprotect(mapped, (size_t)sysconf(_SC_PAGESIZE), PROT_NONE); /* a stack that is too small fails at once */
+    return mapped;
+}
+
+static void begin_thread(void)
+{
+    fiber_enter(&self->fiber);
+    self->run(self->data);
     self->is_done = 1;
-    hand_over();
-    return result;
+    hand_over(); /* does not return */
 }
 
 int bh__thread_start(pthread_t *out, size_t stack_bytes, void *(*run)(void *), void *data)
@@ -266,28 +287,32 @@ int bh__thread_start(pthread_t *out, size_t stack_bytes, void *(*run)(void *), v
     thread *started = add_thread();
     started->run = run;
     started->data = data;
-    if (pthread_create(&started->id, NULL, begin_thread, started) != 0)
-        fail("the system gives no thread");
-    *out = started->id;
+    started->stack = take_stack();
+    fiber_make(&started->fiber, started->stack, STACK_BYTES);
+    getcontext(&started->context);
+    started->context.uc_stack.ss_sp = started->stack;
+    started->context.uc_stack.ss_size = STACK_BYTES;
+    makecontext(&started->context, begin_thread, 0);
+    *out = (pthread_t)it.count; /* its index, and 1 */
     schedule_sleep_us(0);
     return 1;
 }
 
 void bh__thread_join(pthread_t id)
 {
-    for (size_t i = 0; i < it.count; i++)
-        if (it.threads[i] != self && pthread_equal(it.threads[i]->id, id) && it.threads[i]->run) {
-            self->joined = it.threads[i];
-            if (!self->joined->is_done && !hand_over())
-                await_turn(self);
-            self->joined->run = NULL; /* the system may use the id again */
-            self->joined = NULL;
-        }
-    pthread_join(id, NULL);
+    ENSURE(id > 0 && id <= it.count);
+    self->joined = it.threads[id - 1];
+    if (!self->joined->is_done)
+        hand_over();
+    self->joined = NULL;
 }
 
 void schedule_begin(const char *name, tape *choices)
 {
+    /* Bodies of 140 KB would otherwise be mapped and unmapped each time. */
+    mallopt(M_MMAP_THRESHOLD, 1 << 30);
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    mallopt(M_ARENA_MAX, 1); /* one thread runs at a time */
     it.name = name;
     it.choices = choices;
     it.now_us = it.jumped_ms = 0;
@@ -296,8 +321,8 @@ void schedule_begin(const char *name, tape *choices)
     it.switches = it.randoms = 0;
     it.hash = UINT64_C(0xcbf29ce484222325);
     it.is_verbose = getenv("BACKHOP_SIM_TRACE") != NULL;
-    it.current = self = add_thread();
-    self->id = pthread_self();
+    self = add_thread();
+    fiber_make(&self->fiber, NULL, 0);
 }
 
 uint64_t schedule_end(void)
@@ -305,11 +330,13 @@ uint64_t schedule_end(void)
     for (size_t i = 0; i < it.count; i++) {
         if (it.threads[i] != self && !it.threads[i]->is_done)
             fail("a thread has not ended");
-        pthread_cond_destroy(&it.threads[i]->turn);
+        fiber_free(&it.threads[i]->fiber);
+        if (it.threads[i]->stack)
+            stacks[stack_count++] = it.threads[i]->stack;
         free(it.threads[i]);
     }
     it.count = 0;
-    it.current = self = NULL;
+    self = NULL;
     return it.hash;
 }
 
@@ -350,8 +377,7 @@ int bh__condition_wait(pthread_cond_t *condition, pthread_mutex_t *mutex, int64_
     pthread_mutex_unlock(mutex);
     self->has_no_limit = 0;
     self->until_us = end_us;
-    if (!hand_over())
-        await_turn(self);
+    hand_over();
     int is_woken = !self->condition;
     self->condition = NULL;
     self->has_no_limit = 1;

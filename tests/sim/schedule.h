@@ -2,7 +2,7 @@
  * Schedule: threads under virtual time. schedule.c, clock.c, socket.c and lookup.c replace the files of these names in
  * core/src/worker/wire.
  *
- * A baton lets one thread run at a time. A thread hands it over in the functions of wire/schedule.h, and in
+ * A baton lets one thread run at a time; the threads are coroutines. A thread hands it over in the functions of wire/schedule.h, and in
  * schedule_sleep_us. The tape chooses which thread runs next. If all threads wait, time moves to the next happening: the
  * end of a wait, bytes on the network, a timer of the broker. So a history depends on its tape alone.
  */
@@ -39,8 +39,15 @@ void schedule_sleep_us(int64_t us);
 /* Returns the number of hand-overs so far. */
 uint64_t schedule_switches(void);
 
+/* 1: each history is traced. 0: none is, which saves time; the hash is then the same for all. */
+extern int schedule_traces;
 /* Notes what happens. A failure prints the last lines. BACKHOP_SIM_TRACE=1 prints all. */
-void trace(const char *format, ...) __attribute__((format(printf, 1, 2)));
+#define trace(...)                                                                                                     \
+    do {                                                                                                               \
+        if (schedule_traces)                                                                                           \
+            trace_line(__VA_ARGS__);                                                                                   \
+    } while (0)
+void trace_line(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Prints the reason, the history's name and the last lines of the trace, and aborts. */
 _Noreturn void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 

@@ -1,6 +1,7 @@
 #include "witness.h"
 
 #include "base/buffer.h"
+#include "base/memory.h"
 #include "schedule.h"
 #include "worker/librabbitmq.h"
 
@@ -15,17 +16,18 @@ enum {
     PREFIX = 16,
     HEADER_START = 12,
     MOST_SEEN = 8192,
-    MOST_DELAY_US = 1000000,
-    LATENCY_US = 3000000 /* of the network: the broker counts from the delivery */
+    MOST_DELAY_US = 1000000
 };
 
 /* A delivery that is not settled, or a publish that is not confirmed. */
 typedef struct item {
     uint64_t tag;
-    account *of; /* NULL: not a message of this history */
+    account *of;     /* NULL: not a message of this history */
+    uint64_t target; /* of a publish: a hash of exchange and routing key */
     int is_returned;
     int64_t offset; /* of a settlement: its end */
     int is_ack;
+    int calls; /* for it before this delivery */
 } item;
 
 typedef struct items {
@@ -40,8 +42,7 @@ typedef struct content {
     char names[2][256];
     uint64_t size;
     uint64_t got;
-    uint64_t hash;
-    char prefix[PREFIX];
+    account *of; /* NULL: not a message of this history */
 } content;
 
 typedef struct channel {
@@ -57,7 +58,6 @@ typedef struct connection {
     bh__buffer in[2];
     int64_t offset; /* of the bytes up that were read */
     int has_header;
-    int is_lost; /* the broker's end is gone: what comes is delivered again */
     channel channels[MOST_CHANNELS];
     items settled;
 } connection;
@@ -65,23 +65,17 @@ typedef struct connection {
 static struct {
     int is_watching;
     int may_reject;
-    int64_t timeout_us;
+    int may_drop;
+    int may_give_back;
+    int is_publisher;
+    int is_splitting;
+    int most_channels;
     account *accounts[MOST_ACCOUNTS];
-    uint64_t hashes[MOST_ACCOUNTS];
     size_t count;
     connection *seen[MOST_SEEN];
 } it;
 
 /* ---------------------------------------------------------------------------------------------------------- accounts */
-
-static uint64_t hash_of(uint64_t hash, const char *data, size_t size)
-{
-    for (size_t i = 0; i < size; i++)
-        hash = (hash ^ (unsigned char)data[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
-#define HASH_BEGIN UINT64_C(0xcbf29ce484222325)
 
 account *witness_add(bh_bytes body)
 {
@@ -93,7 +87,6 @@ account *witness_add(bh_bytes body)
     kept[body.size] = '\0';
     added->index = (unsigned)it.count;
     added->body = (bh_bytes){kept, body.size};
-    it.hashes[it.count] = hash_of(HASH_BEGIN, body.data, body.size);
     return it.accounts[it.count++] = added;
 }
 
@@ -110,24 +103,101 @@ account *witness_at(size_t index)
 /* Returns the account that a body's first bytes name. */
 static account *named(const char *prefix)
 {
-    unsigned index;
-    return sscanf(prefix, "m%u ", &index) == 1 && index < it.count ? it.accounts[index] : NULL;
+    char *end;
+    unsigned long index = *prefix == 'm' ? strtoul(prefix + 1, &end, 10) : it.count;
+    return index < it.count && *end == ' ' ? it.accounts[index] : NULL;
+}
+
+static account *find_by_prefix(bh_bytes body)
+{
+    char prefix[PREFIX] = "";
+    memcpy(prefix, body.data, body.size < PREFIX - 1 ? body.size : PREFIX - 1);
+    return named(prefix);
 }
 
 account *witness_find(bh_bytes body)
 {
-    char prefix[PREFIX] = "";
-    memcpy(prefix, body.data, body.size < PREFIX - 1 ? body.size : PREFIX - 1);
-    account *found = named(prefix);
+    account *found = find_by_prefix(body);
     if (found && (found->body.size != body.size || memcmp(found->body.data, body.data, body.size) != 0))
         fail("the body of message %u has changed", found->index);
     return found;
 }
 
-void witness_disturb_all(void)
+int witness_doubles(const account *message)
 {
-    for (size_t i = 0; i < it.count; i++)
-        it.accounts[i]->disturbed++;
+    int unheard = message->stored - message->confirmed; /* copies whose confirm did not arrive */
+    return message->returned + message->given_back + message->doubled + message->published_again +
+           (unheard > 0 ? unheard : 0);
+}
+
+void witness_may_drop(void)
+{
+    it.may_drop = 1;
+}
+
+void witness_split(int is_splitting)
+{
+    it.is_splitting = is_splitting;
+}
+
+void witness_may_give_back(void)
+{
+    it.may_give_back = 1;
+}
+
+void witness_publisher(int is_publishing)
+{
+    it.is_publisher = is_publishing;
+}
+
+static int has_suffix(bh_bytes name, const char *suffix)
+{
+    size_t size = strlen(suffix);
+    return name.size >= size && memcmp(name.data + name.size - size, suffix, size) == 0;
+}
+
+void witness_watch(void *data, model_fate fate, bh_bytes queue, bh_bytes body)
+{
+    (void)data;
+    account *of = it.is_watching ? find_by_prefix(body) : NULL;
+    if (!of)
+        return;
+    switch (fate) {
+    case MODEL_FATE_PUBLISHED:
+        of->stored += !it.is_publisher;
+        of->due_us = it.is_publisher ? 0 : of->next_due_us;
+        of->next_due_us = 0;
+        break;
+    case MODEL_FATE_ADDED:
+        of->lives++;
+        if (has_suffix(queue, ".parked") || has_suffix(queue, ".unroutable")) {
+            of->begins_anew = 1;
+            of->due_us = 0;
+        }
+        break;
+    case MODEL_FATE_REMOVED:
+        of->lives--;
+        break;
+    case MODEL_FATE_RETURNED:
+        trace("  m%u is in %.*s again", of->index, (int)queue.size, queue.data);
+        of->returned++;
+        of->is_split |= it.is_splitting;
+        of->due_us = 0; /* not the copy comes, but its original */
+        break;
+    case MODEL_FATE_DELETED:
+        trace("  m%u is deleted with %.*s", of->index, (int)queue.size, queue.data);
+        of->may_be_lost = of->is_split = 1;
+        break;
+    case MODEL_FATE_DROPPED:
+        if (!it.may_drop)
+            fail("the broker drops the dead letter of message %u", of->index);
+        of->may_be_lost = 1;
+        break;
+    case MODEL_FATE_DOUBLED:
+        trace("  m%u is dead-lettered again from %.*s", of->index, (int)queue.size, queue.data);
+        of->doubled++;
+        break;
+    }
 }
 
 /* ------------------------------------------------------------------------------------------------------------- items */
@@ -146,17 +216,8 @@ static void remove_item(items *self, size_t i)
     self->count--;
 }
 
-static void disturb(items *self)
-{
-    for (size_t i = 0; i < self->count; i++)
-        if (self->first[i].of)
-            self->first[i].of->disturbed++;
-}
-
 static void end_channel(channel *self)
 {
-    disturb(&self->delivered);
-    disturb(&self->sent);
     free(self->delivered.first);
     free(self->sent.first);
     *self = (channel){.is_open = 0};
@@ -171,23 +232,29 @@ static void settle_one(connection *self, const item *settled, settling how)
     account *of = settled->of;
     if (!of)
         return;
-    of->held_us = 0;
     trace("  m%u, tag %llu: %s", of->index, (unsigned long long)settled->tag,
           how == ACKED      ? "acknowledged"
           : how == REJECTED ? "rejected"
                             : "given back");
     if (how == REJECTED && !it.may_reject)
         fail("message %u is rejected, and lost", of->index);
+    if (how == GIVEN_BACK && (of->in_hand || (of->calls > settled->calls && (!it.may_reject || it.may_give_back)))) {
+        if (!it.may_give_back && !witness_doubles(of))
+            fail("message %u is given back, but a handler was called for it", of->index);
+        of->given_back++;
+        of->due_us = 0;
+    }
     add_item(&self->settled, (item){.of = of, .offset = self->offset, .is_ack = how == ACKED});
-    if (of->ok_us && !of->disturbed && schedule_now_us() - of->ok_us > MOST_DELAY_US)
+    if (of->ok_us && !witness_doubles(of) && schedule_now_us() - of->ok_us > MOST_DELAY_US)
         fail("message %u is settled %.3f ms after its success", of->index,
              (double)(schedule_now_us() - of->ok_us) / 1000);
     of->ok_us = 0;
     if (how != ACKED)
         return;
     of->acks++;
-    if (!of->oks && of->acks > of->confirmed)
-        fail("message %u is acknowledged %d times, and %d copies are confirmed", of->index, of->acks, of->confirmed);
+    if (of->acks > of->confirmed + of->oks)
+        fail("message %u is acknowledged %d times, after %d confirmed copies and %d successes", of->index, of->acks,
+             of->confirmed, of->oks);
 }
 
 static void settle(connection *self, channel *at, uint64_t tag, int is_multiple, settling how)
@@ -245,17 +312,22 @@ static uint64_t number(bh_bytes *from, size_t size)
 static void begin_content(channel *at, witness_way way, int method, uint64_t tag, bh_bytes *names)
 {
     content *begun = &at->contents[way];
-    *begun = (content){.method = method, .tag = tag, .hash = HASH_BEGIN};
+    *begun = (content){.method = method, .tag = tag};
     for (int i = 0; i < 2; i++) {
         bh_bytes name = short_string(names);
         memcpy(begun->names[i], name.data, name.size);
     }
 }
 
-static void end_content(connection *self, channel *at, content *ended)
+static uint64_t target_of(const content *self)
 {
-    account *of = named(ended->prefix);
-    if (of && ended->hash != it.hashes[of->index])
+    return bh__hash_on(bh__hash_on(BH__HASH_OF_NOTHING, bh_str(self->names[0])), bh_str(self->names[1]));
+}
+
+static void end_content(channel *at, content *ended)
+{
+    account *of = ended->of;
+    if (of && ended->size != of->body.size)
         fail("the body of message %u has changed", of->index);
     const char *verb = ended->method == AMQP_BASIC_PUBLISH_METHOD  ? "is published"
                        : ended->method == AMQP_BASIC_RETURN_METHOD ? "is returned"
@@ -265,23 +337,31 @@ static void end_content(connection *self, channel *at, content *ended)
     if (ended->method == AMQP_BASIC_PUBLISH_METHOD) {
         if (of)
             of->copies++;
-        add_item(&at->sent, (item){.tag = ended->tag, .of = of});
+        add_item(&at->sent, (item){.tag = ended->tag, .of = of, .target = target_of(ended)});
     } else if (ended->method == AMQP_BASIC_RETURN_METHOD) {
         for (size_t i = 0; i < at->sent.count; i++) /* a return comes before its confirm, in the order of publishes */
-            if (at->sent.first[i].of == of && !at->sent.first[i].is_returned) {
+            if (at->sent.first[i].of == of && at->sent.first[i].target == target_of(ended) &&
+                !at->sent.first[i].is_returned) {
                 at->sent.first[i].is_returned = 1;
                 break;
             }
     } else {
-        if (of && of->held_us && it.timeout_us && schedule_now_us() - of->held_us >= it.timeout_us - LATENCY_US)
-            of->disturbed++;
-        if (of) {
-            of->held_us = schedule_now_us();
-            of->disturbed += self->is_lost;
-        }
-        add_item(&at->delivered, (item){.tag = ended->tag, .of = of});
+        add_item(&at->delivered, (item){.tag = ended->tag, .of = of, .calls = of ? of->calls : 0});
     }
     ended->method = 0;
+}
+
+static void count_channels(const connection *self)
+{
+    int count = 0;
+    for (int i = 0; i < MOST_CHANNELS; i++)
+        count += self->channels[i].is_open;
+    it.most_channels = count > it.most_channels ? count : it.most_channels;
+}
+
+int witness_most_channels(void)
+{
+    return it.most_channels;
 }
 
 static void on_up_method(connection *self, channel *at, amqp_method_number_t method, bh_bytes arguments)
@@ -290,6 +370,7 @@ static void on_up_method(connection *self, channel *at, amqp_method_number_t met
     case AMQP_CHANNEL_OPEN_METHOD:
         end_channel(at);
         at->is_open = 1;
+        count_channels(self);
         break;
     case AMQP_CHANNEL_CLOSE_METHOD:
         trace("channel.close by the worker");
@@ -337,7 +418,6 @@ static void on_down_method(channel *at, amqp_method_number_t method, bh_bytes ar
         break;
     case AMQP_BASIC_CANCEL_METHOD:
         trace("basic.cancel by the broker");
-        disturb(&at->delivered);
         break;
     case AMQP_BASIC_DELIVER_METHOD: {
         short_string(&arguments);
@@ -368,6 +448,20 @@ static void on_down_method(channel *at, amqp_method_number_t method, bh_bytes ar
     }
 }
 
+/* Adds a frame's part of a body. A frame is larger than a prefix, so the first one has it. */
+static void add_body(content *self, bh_bytes part)
+{
+    char prefix[PREFIX] = "";
+    if (self->got == 0) {
+        memcpy(prefix, part.data, part.size < PREFIX - 1 ? part.size : PREFIX - 1);
+        self->of = named(prefix);
+    }
+    const account *of = self->of;
+    if (of && (self->got + part.size > of->body.size || memcmp(of->body.data + self->got, part.data, part.size) != 0))
+        fail("the body of message %u has changed", of->index);
+    self->got += part.size;
+}
+
 static void on_frame(connection *self, witness_way way, int type, unsigned channel_number, bh_bytes payload)
 {
     ENSURE(channel_number < MOST_CHANNELS);
@@ -386,15 +480,12 @@ static void on_frame(connection *self, witness_way way, int type, unsigned chann
     if (type == AMQP_FRAME_HEADER && current->method) {
         current->size = bh__get_number(payload.data + 4, 8);
     } else if (type == AMQP_FRAME_BODY && current->method) {
-        for (size_t i = 0; i < payload.size && current->got + i < PREFIX - 1; i++)
-            current->prefix[current->got + i] = payload.data[i];
-        current->hash = hash_of(current->hash, payload.data, payload.size);
-        current->got += payload.size;
+        add_body(current, payload);
     } else {
         return;
     }
     if (current->got == current->size)
-        end_content(self, at, current);
+        end_content(at, current);
 }
 
 void witness_open(int opened)
@@ -445,32 +536,6 @@ static void free_connection(connection *self)
     free(self);
 }
 
-static void disturb_connection(connection *self)
-{
-    for (int i = 0; i < MOST_CHANNELS; i++) {
-        disturb(&self->channels[i].delivered);
-        disturb(&self->channels[i].sent);
-    }
-}
-
-void witness_lose(int lost)
-{
-    connection *self = it.seen[lost];
-    if (!self)
-        return;
-    self->is_lost = 1;
-    disturb_connection(self);
-}
-
-void witness_disturb_in_hand(int is_end)
-{
-    for (int i = 0; i < MOST_SEEN; i++)
-        if (it.seen[i]) {
-            it.seen[i]->is_lost |= is_end;
-            disturb_connection(it.seen[i]);
-        }
-}
-
 void witness_close(int closed, int64_t arrived)
 {
     connection *self = it.seen[closed];
@@ -479,21 +544,18 @@ void witness_close(int closed, int64_t arrived)
     trace("the worker leaves connection %d", closed);
     for (size_t i = 0; i < self->settled.count; i++) {
         const item *each = &self->settled.first[i];
-        if (each->offset > arrived) {
+        if (each->offset > arrived)
             each->of->acks -= each->is_ack;
-            each->of->disturbed++;
-        }
     }
-    disturb_connection(self);
     free_connection(self);
     it.seen[closed] = NULL;
 }
 
-void witness_begin(int may_reject, int64_t timeout_ms)
+void witness_begin(int may_reject)
 {
-    it.timeout_us = timeout_ms * 1000;
     it.is_watching = 1;
     it.may_reject = may_reject;
+    it.is_splitting = it.may_drop = it.may_give_back = it.is_publisher = it.most_channels = 0;
 }
 
 void witness_end(void)

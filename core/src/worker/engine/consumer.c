@@ -10,8 +10,9 @@
 #include <string.h>
 
 enum {
-    PREFETCHES = 2, /* the most messages in hand, in prefetches */
-    EARLY_MS = 1000 /* clocks of hosts may differ by less */
+    PREFETCHES = 2,       /* the most messages in hand, in prefetches */
+    EARLY_MS = 1000,      /* clocks of hosts may differ by less */
+    SET_BACK_MS = 3600000 /* so long a clock that was set back is ignored */
 };
 
 bh_status bh__consumer_opened(bh__consumer *self, bh__context *context)
@@ -37,8 +38,8 @@ int64_t bh__consumer_end(bh__consumer *self, bh__context *context)
     return count;
 }
 
-/* Writes which message was in hand longest, and for how long. "": nothing was in hand. */
-static void describe_oldest(const bh__consumer *self, bh__context *context, bh__report *out)
+/* Returns the message of the channel that was in hand longest; NULL: nothing was in hand. */
+static const bh_message *find_oldest(const bh__consumer *self, const bh__context *context)
 {
     const bh_message *oldest = NULL;
     for (size_t i = 0; i < context->held.capacity; i++) {
@@ -46,6 +47,13 @@ static void describe_oldest(const bh__consumer *self, bh__context *context, bh__
         if (held && held->channel == self->ledger_channel && (!oldest || held->arrived_ms < oldest->arrived_ms))
             oldest = held;
     }
+    return oldest;
+}
+
+/* Writes which message was in hand longest, and for how long. "": nothing was in hand. */
+static void describe_oldest(const bh__consumer *self, bh__context *context, bh__report *out)
+{
+    const bh_message *oldest = find_oldest(self, context);
     if (!oldest)
         return;
     bh_bytes id = bh__id_of(context, oldest);
@@ -88,11 +96,15 @@ static void on_cancel(bh__consumer *self, bh__context *context, const amqp_basic
         return;
     self->is_doubtful = bh__is_at_least_4_3(context);
     self->cancelled_ms = bh__monotonic_ms();
+    const bh_message *oldest = find_oldest(self, context);
+    self->held_ms = oldest ? self->cancelled_ms - oldest->arrived_ms : 0;
     bh__consumer_emit_cancelled(self, context, BH_ERR_CANCELLED,
                                 self->is_doubtful ? "the queue was deleted or is not available, or a message was held "
                                                     "longer than the broker's consumer timeout"
                                                   : "the queue was deleted, or is not available",
                                 0);
+    if (self->is_doubtful) /* looks for the queue at once, before another worker declares it again */
+        context->setup.back_off.due_ms = self->cancelled_ms;
 }
 
 static void on_consume_channel_close(bh__consumer *self, bh__context *context, const amqp_channel_close_t *close)
@@ -197,13 +209,25 @@ static int is_allowed(bh__consumer *self, bh__context *context, const bh_message
     return !bh__link_is_broken(link);
 }
 
+/* Returns the time since the epoch. If the clock was set back within the last hour, ignores this step:
+ * earlier copies have due times of the earlier clock. */
+static int64_t steady_epoch_ms(bh__early *early)
+{
+    int64_t now_ms = bh__monotonic_ms(), ahead_ms = bh__epoch_ms() - now_ms;
+    if (ahead_ms >= early->ahead_ms || now_ms >= early->until_ms) {
+        early->ahead_ms = ahead_ms;
+        early->until_ms = now_ms + SET_BACK_MS;
+    }
+    return now_ms + early->ahead_ms;
+}
+
 /* Emits that retries come back before their time, once a minute at most. */
 static void note_early(bh__context *context, const bh_message *message)
 {
     bh__early *early = &context->early;
     if (message->redelivered || !bh__is_observed(context, BH_EVENT_EARLY))
         return;
-    int64_t early_ms = bh__content_integer(message->properties, "backhop-due") - bh__epoch_ms();
+    int64_t early_ms = bh__content_integer(message->properties, "backhop-due") - steady_epoch_ms(early);
     if (early_ms < EARLY_MS || early_ms > BH_POLICY_LONGEST_MS) /* the header is untrusted */
         return;
     early->count++;
@@ -212,7 +236,8 @@ static void note_early(bh__context *context, const bh_message *message)
         return;
     bh__emit(context,
              (bh__event_data){.kind = BH_EVENT_EARLY, .count = early->count, .duration_us = early->most_ms * 1000});
-    *early = (bh__early){.next_ms = bh__monotonic_ms() + BH_LOOK_MS};
+    early->count = early->most_ms = 0;
+    early->next_ms = bh__monotonic_ms() + BH_LOOK_MS;
 }
 
 static void on_delivery(bh__consumer *self, bh__context *context, bh_message *message)

@@ -10,6 +10,7 @@ typedef struct bh__consumer {
     int is_consuming;     /* the broker sends deliveries; after a cancel, the channel can stay open */
     int is_doubtful;      /* cancelled, and it is not known yet if the broker requeued the messages in hand */
     int64_t cancelled_ms; /* when, if is_doubtful */
+    int64_t held_ms;      /* how long the oldest message was in hand then */
     amqp_channel_t channel;
     int64_t ledger_channel; /* the channel in the ledger */
     char tag[32];

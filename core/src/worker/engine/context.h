@@ -62,8 +62,10 @@ typedef struct bh__guarded {
 /* Retries that came back before their time, since the last event about them. */
 typedef struct bh__early {
     int64_t count;
-    int64_t most_ms; /* of the earliest */
-    int64_t next_ms; /* monotonic: no event before */
+    int64_t most_ms;  /* of the earliest */
+    int64_t next_ms;  /* monotonic: no event before */
+    int64_t ahead_ms; /* how far the clock was ahead of the monotonic one, before it was set back */
+    int64_t until_ms; /* monotonic: until when that holds */
 } bh__early;
 
 /* Random bytes, drawn in blocks. */

@@ -4,9 +4,17 @@
 
 #include <stdio.h>
 
-/* RabbitMQ cancels the consumers of a quorum queue that is being deleted before it removes the
- * queue from its metadata. A look in between finds the queue. */
-enum { DELETION_MS = 2000, LOOK_AGAIN_MS = 100 };
+enum {
+    /* RabbitMQ cancels the consumers of a quorum queue that is being deleted before it removes the
+     * queue from its metadata. A look in between finds the queue. */
+    DELETION_MS = 2000,
+    LOOK_AGAIN_MS = 100,
+    /* A deleted queue stays away for this time, so that each worker that consumed from it sees that
+     * it is missing. A worker that finds it would take the cancel for a consumer timeout. */
+    MISSING_MS = 500,
+    /* No consumer timeout is shorter. RabbitMQ advises a minute or more. */
+    SHORTEST_TIMEOUT_MS = 2000
+};
 
 /* --------------------------------------------------------------------------------------------------------- publishing */
 
@@ -167,7 +175,9 @@ bh_status bh__resolve_cancel(bh__runner *self)
         return BH_OK;
     }
     consumer->is_doubtful = 0;
-    if (status == BH_OK)
+    if (status == BH_ERR_MISSING)
+        self->context->setup.back_off.due_ms = now_ms + MISSING_MS;
+    else if (consumer->held_ms >= SHORTEST_TIMEOUT_MS) /* else it was deleted, and someone declared it again */
         abandon_channel(self);
     return BH_OK;
 }
