@@ -1,5 +1,6 @@
 /* Seeds: random histories. */
 #include "history.h"
+#include "runner.h"
 #include "schedule.h"
 #include "suites.h"
 
@@ -18,6 +19,11 @@ static outcome play(uint64_t seed)
     tape_fill(data, sizeof data, seed);
     history_play_tape(data, sizeof data, name, &out);
     return out;
+}
+
+void play_seed(uint64_t seed)
+{
+    play(seed);
 }
 
 START_TEST(random_histories_keep_what_must_always_hold)

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Tests of tests/tools/repeat and tests/tools/slowest, on a Makefile and durations of their own."""
+"""Tests of tests/tools/repeat, slowest and plant, on a Makefile, durations and a C program of their own."""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -138,6 +139,86 @@ class Slowest(InFolder):
         (self.root / "core.xml").write_text(CHECK_XML[:200])
         (self.root / "b.jsonl").write_text('{"suite": "a", "te')
         self.assertIn("    1.0 s  a: b", self.lines())
+
+
+# A program that succeeds if 2 and 2 are 4, and otherwise says after how many tries they are not.
+ADDING = "\n".join(
+    [
+        "#include <stdio.h>",
+        "int main(void)",
+        "{",
+        "    int sum = 2 + 2;",
+        "    if (sum != 4)",
+        '        printf("try 7: the sum is %d\\n", sum);',
+        "    return sum != 4;",
+        "}",
+        "",
+    ]
+)
+PATCH = """{defect}
+
+--- a/adding.c
++++ b/adding.c
+@@ -1,7 +1,7 @@
+ #include <stdio.h>
+ int main(void)
+ {{
+-    int sum = 2 + {before};
++    int sum = 2 + {after};
+     if (sum != 4)
+         printf("try 7: the sum is %d\\n", sum);
+     return sum != 4;
+"""
+
+
+class Plant(InFolder):
+    def setUp(self):
+        super().setUp()
+        (self.root / "tests/tools").mkdir(parents=True)
+        shutil.copy(TOOLS / "plant", self.root / "tests/tools/plant")
+        (self.root / "adding.c").write_text(ADDING)
+        (self.root / ".gitignore").write_text("/build/\n")
+        (self.root / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.25)\nproject(adding C)\nadd_executable(adding adding.c)\n"
+        )
+        preset = {"name": "dev", "generator": "Ninja", "binaryDir": "${sourceDir}/build/dev"}
+        (self.root / "CMakePresets.json").write_text(json.dumps({"version": 6, "configurePresets": [preset]}))
+        subprocess.run(["git", "init", "--quiet"], cwd=self.root, check=True)
+
+    def plant(self, **patches):
+        folder = self.root / "plants"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for name, values in patches.items():
+            (folder / f"{name}.patch").write_text(PATCH.format(defect=f"The defect {name}.", **values))
+        words = ["plants", "adding", "--counted", r"try (\d+)", "--found", r"try \d+: (.*)", "--", "build/dev/adding"]
+        done = subprocess.run(
+            [sys.executable, "tests/tools/plant", *words], cwd=self.root, capture_output=True, text=True, check=False
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    def test_each_defect_alone_is_planted_and_found(self):
+        status, output = self.plant(one={"before": 2, "after": 1}, two={"before": 2, "after": 9})
+        self.assertEqual(status, 0, output)
+        rows = [line.split() for line in output.splitlines() if " the sum is " in line and ":" not in line]
+        self.assertEqual([(row[0], row[1], row[-1]) for row in rows], [("one", "7", "3"), ("two", "7", "11")], output)
+        self.assertEqual((self.root / "adding.c").read_text(), ADDING)
+
+    def test_a_defect_that_is_not_found_fails(self):
+        status, output = self.plant(none={"before": 2, "after": "1 + 1"})
+        self.assertEqual(status, 1, output)
+        self.assertIn("NOT FOUND", output)
+
+    def test_a_patch_that_no_longer_applies_fails(self):
+        status, output = self.plant(old={"before": 5, "after": 1})
+        self.assertEqual(status, 1, output)
+        self.assertIn("NO LONGER APPLIES", output)
+
+    def test_a_test_that_fails_without_a_defect_finds_nothing(self):
+        (self.root / "adding.c").write_text(ADDING.replace("sum != 4;", "1;"))
+        status, output = self.plant(one={"before": 2, "after": 1})
+        self.assertEqual(status, 1, output)
+        self.assertIn("without a defect", output)
 
 
 if __name__ == "__main__":
