@@ -33,7 +33,8 @@ int64_t model_next_beat_ms(const model *self)
 
 static void beat(model_link *link, int64_t wall_ms)
 {
-    if (link->has_received || !link->has_beat)
+    if (link->has_received || !link->has_beat ||
+        !model_reads(link)) /* the broker misses nothing while it does not read */
         link->received_ms = wall_ms;
     if (link->has_sent || !link->has_beat)
         link->sent_ms = wall_ms;

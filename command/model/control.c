@@ -17,18 +17,18 @@
 #define MOST_MS INT64_C(315360000000) /* of advance: ten years, as a TTL */
 
 /* A command in hand. */
-typedef struct order {
+typedef struct command {
     model *broker;
     model_words words;
     bh__report *answer;
-} order;
+} command;
 
-static const char *word(const order *self, size_t i)
+static const char *word(const command *self, size_t i)
 {
     return i < self->words.count ? self->words.items[i] : "";
 }
 
-static model_vhost *find_vhost(const order *self, size_t i)
+static model_vhost *find_vhost(const command *self, size_t i)
 {
     model_vhost *vhost = model_names_find(&self->broker->vhosts, bh_str(word(self, i)));
     if (!vhost)
@@ -57,13 +57,14 @@ static size_t close_links(model *broker, const char *which, int code, const char
             model_link_close(link, code, text);
         } else {
             link->is_broken = 1;
+            bh__buffer_clear(&link->out); /* what the client did not read yet is lost */
             model_end_link(link);
         }
     }
     return count;
 }
 
-static bh_status do_stop(order *self)
+static bh_status do_stop(command *self)
 {
     int is_kill = strcmp(word(self, 0), "kill") == 0;
     self->broker->is_stopped = 1;
@@ -76,14 +77,14 @@ static bh_status do_stop(order *self)
     return BH_OK;
 }
 
-static bh_status do_start(order *self)
+static bh_status do_start(command *self)
 {
     self->broker->is_stopped = 0;
     self->broker->has_alarm = 0;
     return BH_OK;
 }
 
-static bh_status do_alarm(order *self)
+static bh_status do_alarm(command *self)
 {
     int is_on = strcmp(word(self, 1), "on") == 0;
     if (!is_on && strcmp(word(self, 1), "off") != 0)
@@ -101,7 +102,7 @@ static const char *state_of(const model_link *link)
     return link->is_blocked ? "blocked" : "running";
 }
 
-static bh_status list_connections(order *self)
+static bh_status list_connections(command *self)
 {
     for (const model_link *link = self->broker->links; link; link = link->next) {
         bh__report_add(self->answer, "%" PRIu64 "\t", link->number);
@@ -111,7 +112,7 @@ static bh_status list_connections(order *self)
     return BH_OK;
 }
 
-static bh_status list_queues(order *self)
+static bh_status list_queues(command *self)
 {
     const model_vhost *vhost = model_names_find(&self->broker->vhosts, bh_str("/"));
     if (self->words.count > 2)
@@ -128,14 +129,14 @@ static bh_status list_queues(order *self)
     return BH_OK;
 }
 
-static bh_status do_list(order *self)
+static bh_status do_list(command *self)
 {
     if (strcmp(word(self, 1), "connections") == 0)
         return list_connections(self);
     return strcmp(word(self, 1), "queues") == 0 ? list_queues(self) : BH_ERR_ARGUMENT;
 }
 
-static bh_status do_close(order *self)
+static bh_status do_close(command *self)
 {
     const char *which = word(self, 1);
     int is_cut = strcmp(word(self, 0), "cut") == 0;
@@ -154,7 +155,7 @@ static void delete_queues(model_vhost *vhost)
 }
 
 /* Deletes all queues of a vhost, or of all vhosts. */
-static bh_status delete_all(order *self)
+static bh_status delete_all(command *self)
 {
     model_vhost *vhost = self->words.count > 2 ? find_vhost(self, 2) : NULL;
     if (self->words.count > 2 && !vhost)
@@ -166,7 +167,7 @@ static bh_status delete_all(order *self)
     return BH_OK;
 }
 
-static bh_status do_delete(order *self)
+static bh_status do_delete(command *self)
 {
     if (strcmp(word(self, 1), "queues") == 0 && self->words.count < 4)
         return delete_all(self);
@@ -187,7 +188,7 @@ static bh_status do_delete(order *self)
     return BH_OK;
 }
 
-static bh_status do_purge(order *self)
+static bh_status do_purge(command *self)
 {
     model_vhost *vhost = find_vhost(self, 1);
     model_queue *queue = vhost ? model_queue_find(vhost, bh_str(word(self, 2))) : NULL;
@@ -198,7 +199,7 @@ static bh_status do_purge(order *self)
     return BH_OK;
 }
 
-static bh_status do_vhost(order *self)
+static bh_status do_vhost(command *self)
 {
     bh_bytes name = bh_str(word(self, 2));
     model_vhost *vhost = model_names_find(&self->broker->vhosts, name);
@@ -214,7 +215,7 @@ static bh_status do_vhost(order *self)
 }
 
 /* Connections of the user end as RabbitMQ ends them. */
-static bh_status delete_user(order *self)
+static bh_status delete_user(command *self)
 {
     model_user *user = model_users_find(self->broker, bh_str(word(self, 2)));
     if (!user)
@@ -230,7 +231,7 @@ static bh_status delete_user(order *self)
     return BH_OK;
 }
 
-static bh_status do_user(order *self)
+static bh_status do_user(command *self)
 {
     char tags[256] = "";
     const char *name = word(self, 1), *password = word(self, 2);
@@ -253,7 +254,7 @@ static bh_status do_user(order *self)
     return model_users_set(self->broker, name, password, tags) ? BH_OK : BH_ERR_NO_MEMORY;
 }
 
-static bh_status do_permissions(order *self)
+static bh_status do_permissions(command *self)
 {
     const char *patterns[MODEL_ACCESS_COUNT] = {word(self, 3), word(self, 4), word(self, 5)};
     if (!find_vhost(self, 1))
@@ -261,7 +262,7 @@ static bh_status do_permissions(order *self)
     return model_users_permit(self->broker, word(self, 1), word(self, 2), patterns);
 }
 
-static bh_status do_policy(order *self)
+static bh_status do_policy(command *self)
 {
     int is_deletion = strcmp(word(self, 1), "delete") == 0 && self->words.count == 4;
     model_vhost *vhost = find_vhost(self, is_deletion ? 2 : 1);
@@ -271,22 +272,22 @@ static bh_status do_policy(order *self)
         return model_policies_delete(vhost, word(self, 3));
     if (self->words.count != 7)
         return BH_ERR_ARGUMENT;
-    model_policy_order policy = {.name = word(self, 2),
-                                 .pattern = word(self, 3),
-                                 .apply_to = word(self, 4),
-                                 .priority = atoi(word(self, 5)),
-                                 .is_operator = strcmp(word(self, 0), "operator-policy") == 0,
-                                 .definition = word(self, 6)};
+    model_policy_command policy = {.name = word(self, 2),
+                                   .pattern = word(self, 3),
+                                   .apply_to = word(self, 4),
+                                   .priority = atoi(word(self, 5)),
+                                   .is_operator = strcmp(word(self, 0), "operator-policy") == 0,
+                                   .definition = word(self, 6)};
     return model_policies_set(vhost, &policy);
 }
 
-static bh_status do_now(order *self)
+static bh_status do_now(command *self)
 {
     bh__report_add(self->answer, "%" PRId64 "\n", self->broker->now_ms);
     return BH_OK;
 }
 
-static bh_status do_resend(order *self)
+static bh_status do_resend(command *self)
 {
     char *end;
     long long span_ms = strtoll(word(self, 1), &end, 10);
@@ -296,7 +297,7 @@ static bh_status do_resend(order *self)
     return BH_OK;
 }
 
-static bh_status do_most(order *self)
+static bh_status do_most(command *self)
 {
     char *end;
     long long bytes = strtoll(word(self, 1), &end, 10);
@@ -306,7 +307,7 @@ static bh_status do_most(order *self)
     return BH_OK;
 }
 
-static bh_status do_cluster(order *self)
+static bh_status do_cluster(command *self)
 {
     model *broker = self->broker;
     if (strlen(word(self, 1)) >= sizeof broker->cluster)
@@ -315,7 +316,7 @@ static bh_status do_cluster(order *self)
     return BH_OK;
 }
 
-static bh_status do_advance(order *self)
+static bh_status do_advance(command *self)
 {
     char *end;
     long long span_ms = strtoll(word(self, 1), &end, 10);
@@ -330,7 +331,7 @@ static const struct {
     const char *name;
     size_t least;
     size_t most;
-    bh_status (*run)(order *self);
+    bh_status (*run)(command *self);
 } commands[] = {
     {"stop", 1, 1, do_stop},        {"kill", 1, 1, do_stop},
     {"start", 1, 1, do_start},      {"alarm", 2, 2, do_alarm},
@@ -344,7 +345,7 @@ static const struct {
     {"max-message", 2, 2, do_most},
 };
 
-static bh_status run(order *self)
+static bh_status run(command *self)
 {
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         if (strcmp(commands[i].name, word(self, 0)) == 0 && self->words.count >= commands[i].least &&
@@ -355,7 +356,7 @@ static bh_status run(order *self)
 
 bh_status model_control(model *self, const char *line, bh__report *answer)
 {
-    order given = {.broker = self, .answer = answer};
+    command given = {.broker = self, .answer = answer};
     bh_status status = model_words_split(&given.words, line);
     size_t before = answer->size;
     if (status == BH_OK)

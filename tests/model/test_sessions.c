@@ -82,6 +82,33 @@ START_TEST(heartbeats_follow_the_callers_clock)
 }
 END_TEST
 
+/* RabbitMQ pauses its monitor while it does not read. */
+START_TEST(silence_of_a_blocked_publisher_does_not_count)
+{
+    rig *r = rig_raw("4.3");
+    amqp_connection_tune_ok_t tune = {.channel_max = 2047, .frame_max = 131072, .heartbeat = 10};
+    amqp_connection_open_t open = {.virtual_host = text_of("/"), .capabilities = amqp_empty_bytes};
+    start(r, "\0guest\0guest", 12);
+    rig_expect(r, AMQP_CONNECTION_TUNE_METHOD);
+    rig_send(r, 0, AMQP_CONNECTION_TUNE_OK_METHOD, &tune);
+    rig_send(r, 0, AMQP_CONNECTION_OPEN_METHOD, &open);
+    rig_expect(r, AMQP_CONNECTION_OPEN_OK_METHOD);
+    rig_open_channel(r, 1);
+    rig_control(r, "alarm on");
+    rig_publish_raw(r, "", "q", "m", NULL, 0);
+    ck_assert(!model_reads(r->link));
+    model_beat(r->broker, 1000000);
+    model_beat(r->broker, 1100000);
+    ck_assert(!model_is_closing(r->link));
+    rig_control(r, "alarm off");
+    model_beat(r->broker, 1119999);
+    ck_assert(!model_is_closing(r->link));
+    model_beat(r->broker, 1140000);
+    ck_assert(model_is_closing(r->link));
+    rig_free(r);
+}
+END_TEST
+
 START_TEST(a_channel_that_the_broker_closed_ignores_the_rest)
 {
     amqp_queue_declare_t missing = {.queue = text_of("none"), .passive = 1};
@@ -126,6 +153,7 @@ Suite *suite_sessions(void)
     tcase_add_test(tests, a_wrong_password_cuts_a_client_that_reads_no_close);
     tcase_add_test(tests, an_unknown_vhost_is_not_allowed);
     tcase_add_test(tests, heartbeats_follow_the_callers_clock);
+    tcase_add_test(tests, silence_of_a_blocked_publisher_does_not_count);
     tcase_add_test(tests, a_channel_that_the_broker_closed_ignores_the_rest);
     tcase_add_test(tests, an_unknown_exchange_closes_the_channel_of_a_publish);
     tcase_add_test(tests, frames_may_come_octet_by_octet);
