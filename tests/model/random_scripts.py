@@ -7,9 +7,11 @@ same, whatever their speed. TTLs are either short, and waited for, or too long t
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 import secrets
+import time
 from typing import Any
 
 import amqp
@@ -76,6 +78,8 @@ def step(source: random.Random, names: list[str], number: int) -> list[Any]:
             headers[source.choice(["CC", "BCC"])] = {"array": [source.choice(names)]}
         if source.random() < 0.3:
             headers.update({"z": 1, "a": {"int32": 2}})
+        if properties.get("expiration") == "0" and (headers or kind == "copy"):
+            properties["expiration"] = str(SHORT_MS)  # at once, it would race with its other copies
         exchange = source.choice(["", "", "", "~x"])
         where = [exchange, source.choice([name, "nowhere"]) if source.random() < 0.2 else name]
         return [
@@ -306,27 +310,35 @@ async def shorten(script: Script, at: int, urls: list[str], control: Control) ->
     return script
 
 
-async def compare(seed: str, count: int, urls: list[str], control: Control, jobs: int) -> int:
-    """Compares `count` scripts; returns 1 if one differs."""
-    places = asyncio.Semaphore(jobs)
-    failed = 0
+async def compare(
+    seed: str, count: int, seconds: float, urls: list[str], control: Control, jobs: int
+) -> int:
+    """Compares `count` scripts, or scripts for so many seconds; returns 1 if one differs."""
+    until = time.monotonic() + seconds
+    numbers = itertools.count()
+    failed = played = 0
 
     async def one(number: int) -> None:
         nonlocal failed
-        async with places:
-            script = make(f"{seed}.{number}")
-            found = await difference(script, urls, control)
-            if not found:
-                return
-            found = await difference(script, urls, control)
-            if not found:  # what shows only once is a matter of time
-                return
-            failed += 1
-            short = await shorten(script, found[0], urls, control)
-            last = await difference(short, urls, control)
-            print(f"DIFFERS --random {seed}, script {number}\n{json.dumps(short)}")
-            print(f"{(last or found)[1]}{'' if last else ' (of the whole script)'}", flush=True)
+        script = make(f"{seed}.{number}")
+        found = await difference(script, urls, control)
+        if not found:
+            return
+        found = await difference(script, urls, control)
+        if not found:  # what shows only once is a matter of time
+            return
+        failed += 1
+        short = await shorten(script, found[0], urls, control)
+        last = await difference(short, urls, control)
+        print(f"DIFFERS --random {seed}, script {number}\n{json.dumps(short)}")
+        print(f"{(last or found)[1]}{'' if last else ' (of the whole script)'}", flush=True)
 
-    await asyncio.gather(*(one(number) for number in range(count)))
-    print(f"{count} random scripts, {failed} differ")
+    async def some() -> None:
+        nonlocal played
+        while time.monotonic() < until if seconds else played < count:
+            played += 1
+            await one(next(numbers))
+
+    await asyncio.gather(*(some() for _ in range(jobs)))
+    print(f"{played} random scripts of the seed {seed}, {failed} differ")
     return 1 if failed else 0
