@@ -297,6 +297,21 @@ static bh_status do_resend(command *self)
     return BH_OK;
 }
 
+static bh_status do_timeout(command *self)
+{
+    char *end;
+    long long span_ms = strtoll(word(self, 1), &end, 10);
+    if (span_ms <= 0 || *end)
+        return BH_ERR_ARGUMENT;
+    self->broker->settings.consumer_timeout_ms = span_ms;
+    for (size_t i = 0; i < self->broker->vhosts.count; i++) {
+        const model_vhost *vhost = self->broker->vhosts.items[i].object;
+        for (size_t j = 0; j < vhost->queues.count; j++)
+            model_policies_apply_to_queue(vhost->queues.items[j].object);
+    }
+    return BH_OK;
+}
+
 static bh_status do_most(command *self)
 {
     char *end;
@@ -342,7 +357,7 @@ static const struct {
     {"policy", 4, 7, do_policy},    {"operator-policy", 4, 7, do_policy},
     {"resend", 2, 2, do_resend},    {"now", 1, 1, do_now},
     {"advance", 2, 2, do_advance},  {"cluster", 2, 2, do_cluster},
-    {"max-message", 2, 2, do_most},
+    {"max-message", 2, 2, do_most}, {"consumer-timeout", 2, 2, do_timeout},
 };
 
 static bh_status run(command *self)

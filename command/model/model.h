@@ -98,6 +98,7 @@ void model_disconnect(model_link *link);
  *     policy VHOST NAME PATTERN queues|exchanges|all PRIORITY JSON    (operator-policy: the same)
  *     policy delete VHOST NAME
  *     resend MS                       sets after which time unconfirmed dead letters are sent again
+ *     consumer-timeout MS             sets how long a consumer may hold a message, in queues without a timeout of their own
  *     max-message BYTES               sets the most bytes of a message's body
  *     cluster NAME                    sets the cluster's name
  *     now                             the model's time in ms

@@ -148,6 +148,10 @@ def evaluated(erlang: str) -> Iterator[str]:
         yield line("cluster", strings[0])
     elif match := re.search(r"confirm_timeout, *(\d+)\)", erlang):
         yield line("resend", match[1])
+    elif match := re.search(r"consumer_timeout, *(\d+)\)", erlang):
+        yield line("consumer-timeout", match[1])
+    elif "channel_tick_interval" in erlang:
+        return  # the model's timeouts are exact
     elif match := re.search(r"max_message_size, *(\d+)\)", erlang):
         yield line("max-message", match[1])
     else:

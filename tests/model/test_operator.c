@@ -108,6 +108,21 @@ START_TEST(all_queues_can_be_deleted)
 }
 END_TEST
 
+START_TEST(the_consumer_timeout_can_be_shortened)
+{
+    rig *r = rig_new("4.0");
+    rig_declare(r, "q", "quorum", NULL, 0);
+    rig_control(r, "consumer-timeout 3000");
+    rig_publish(r, "", "q", "m", NULL);
+    rig_get(r, "q", "m");
+    rig_advance(r, 2999);
+    rig_expect_nothing(r);
+    rig_advance(r, 1);
+    rig_expect(r, AMQP_CHANNEL_CLOSE_METHOD);
+    rig_free(r);
+}
+END_TEST
+
 START_TEST(a_user_logs_in_until_deleted)
 {
     rig *r = rig_new("4.3");
@@ -177,6 +192,7 @@ Suite *suite_operator(void)
     tcase_add_test(tests, an_operator_closes_a_connection_with_a_text);
     tcase_add_test(tests, permissions_refuse_what_no_pattern_matches);
     tcase_add_test(tests, all_queues_can_be_deleted);
+    tcase_add_test(tests, the_consumer_timeout_can_be_shortened);
     tcase_add_test(tests, a_user_logs_in_until_deleted);
     tcase_add_test(tests, wrong_commands_are_refused);
     tcase_add_test(tests, lists_have_a_line_each);

@@ -47,6 +47,20 @@ START_TEST(a_topic_exchange_routes_by_words)
 }
 END_TEST
 
+START_TEST(what_is_not_modelled_is_refused_with_a_reason)
+{
+    amqp_basic_consume_t consume = {.queue = text_of("amq.rabbitmq.reply-to"), .no_ack = 1};
+    rig *r = rig_new("4.3");
+    rig_send_declare(r, "q", "stream", NULL, 0);
+    rig_expect_close(r, 540, "NOT_IMPLEMENTED - queues of type stream are not in this model of RabbitMQ");
+    rig_free(r);
+    r = rig_new("4.3");
+    rig_send(r, 1, AMQP_BASIC_CONSUME_METHOD, &consume);
+    rig_expect_close(r, 540, "NOT_IMPLEMENTED - direct reply-to is not in this model of RabbitMQ");
+    rig_free(r);
+}
+END_TEST
+
 START_TEST(a_message_that_two_bindings_match_arrives_once)
 {
     rig *r = rig_new("4.3");
@@ -153,6 +167,7 @@ Suite *suite_topology(void)
     Suite *suite = suite_create("topology");
     TCase *tests = tcase_create("topology");
     tcase_add_test(tests, a_topic_exchange_routes_by_words);
+    tcase_add_test(tests, what_is_not_modelled_is_refused_with_a_reason);
     tcase_add_test(tests, a_message_that_two_bindings_match_arrives_once);
     tcase_add_test(tests, an_exchange_passes_messages_to_another_and_a_circle_ends);
     tcase_add_test(tests, a_declaration_that_differs_is_refused_with_rabbitmqs_text);
