@@ -37,7 +37,7 @@ void model_expiry_run(model_queue *queue)
     if (looks_by_event(queue) && !queue->has_new_head && queue->looks_ms > queue->vhost->broker->now_ms)
         return;
     while (is_expired(queue, head = model_queue_head(queue)))
-        expire(queue, head);
+        model_dead_letters_add(queue, model_queue_pop(queue), MODEL_EXPIRED); /* it has its turn, as a delivery */
     queue->has_new_head = 0;
     queue->looks_ms = head ? head->expires_ms : INT64_MAX;
     if (!has_scan(queue))
