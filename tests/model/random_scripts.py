@@ -113,6 +113,7 @@ class RandomPlay(Play):
         super().__init__({}, url, "", "", f"s{secrets.token_hex(3)}.", control)
         self.random = script
         self.holding: list[Item] = []
+        self.queue_of: dict[int, str] = {}  # by delivery tag
         self.has_short_ttls = any(
             word in json.dumps(script) for word in ("x-message-ttl", f'"{SHORT_MS}"', '"0"')
         )
@@ -236,6 +237,7 @@ class RandomPlay(Play):
             item = await (await self.channel("a")).call("basic.get", queue=name)
             if item.name == "basic.get-ok":
                 self.holding.append(item)
+                self.queue_of[item.fields["tag"]] = name
                 return [name, *self.message(item)]
         return "empty"
 
@@ -244,6 +246,9 @@ class RandomPlay(Play):
             return "nothing in hand"
         item = self.holding[which % len(self.holding)]
         at = self.holding.index(item)
+        queues = {self.queue_of[each.fields["tag"]] for each in self.holding[: at + 1]}
+        if not requeue and len(queues) > 1:
+            multiple = False  # dead letters of several queues come in any order
         self.holding = (
             self.holding[at + 1 :]
             if multiple
