@@ -16,7 +16,7 @@ change += live/4.0/node-promises live/4.0/node-callbacks $(languages:%=%-lint) r
 change += live/3.10/core-fast-1 live/4.3/python-fast live/3.10/ruby-fast live/4.0/node-fast
 change += $(languages:%=live/model-4.3/%-fast) live/4.0/contract
 change += $(foreach version,$(versions-of-scripts),live/$(version)/scripts live/model-$(version)/scripts)
-change += $(foreach part,core-fast-1 core-fast-2,live/model-4.3/$(part)) live/4.0/command-fast
+change += $(foreach part,core-fast-1 core-fast-2 command-fast,live/model-4.3/$(part)) live/4.0/command-managed
 change += fuzzing example-in-go example-of-demo test-of-site
 change += $(languages:%=linked-%) format prose test-of-prose test-of-runs test-of-accountant
 
@@ -31,6 +31,7 @@ change += $(languages:%=linked-%) format prose test-of-prose test-of-runs test-o
 release := tidy oldest-python live-tsan command-asan rogue-tsan helgrind $(languages:%=%-release)
 release += test-of-broker example-of-bench soak live-3.8 chaos-of-ci clusters oldest-node newest-node newest-ruby debian-13
 release += $(languages:%=bare-%) $(languages:%=install-%) test-tsan test-dev test-no-librabbitmq
+release += mutations-of-model $(versions-of-scripts:%=random-%)
 release += $(filter-out $(change),$(foreach part,$(parts),$(live-tests-of-$(part))))
 
 .PHONY: change release $(filter-out live/%,$(change) $(release))
@@ -96,6 +97,15 @@ live-3.8:
 	$(call step,RabbitMQ 3.8: live) $(call on-broker,3.8) build/dev/test-live
 chaos-of-ci: | all $(languages:%=%-package)
 	$(call step,chaos) tests/chaos/run $(or $(BACKHOP_CHAOS),--seed 3 --only rung-leader)
+
+# Scripts must find each defect that is planted in the model. Random scripts, with the date as their seed, must not tell the
+# model from RabbitMQ.
+mutations-of-model: | trees
+	$(call step,the model: planted defects) env -u BACKHOP_MODEL_COMMAND tests/tools/plant tests/model/mutations backhop-command \
+		--found 'FAILED [^:]*: (.*)' -- tests/broker/broker run model-4.3 -- tests/model/scripts --first
+$(versions-of-scripts:%=random-%): random-%: | tested
+	$(call step,the model: random scripts on it and on RabbitMQ $*) $(call on-broker,$*) \
+		tests/model/scripts --random today --minutes 5 --compare model --jobs 8
 
 # The packages of `make test`.
 $(languages:%=linked-%): linked-%: | tested
