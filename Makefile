@@ -100,7 +100,7 @@ example-in-go: | tested
 on = @tools/step "$(1), RabbitMQ $*" $(broker) $* --
 # Check's limits are for a machine that does nothing else.
 test-live = env CK_TIMEOUT_MULTIPLIER=10 CK_XML_LOG_FILE_NAME=$(BACKHOP_DURATIONS)/$(subst /,-,$@).xml $(out)/test-live
-first := strategies copies strangers takeover recipes seeing contract
+first := strategies copies strangers takeover seeing contract
 slow := publishing relay faults connecting holding
 adapters := tests/live/test_adapters_live.py
 of-node = node/tools/test default test/live
