@@ -58,13 +58,15 @@ def make(seed: str) -> Script:
         "seed": seed,
         "queues": queues,
         "bound": bound,
+        "alternate": source.choice([*names, None, None]),
         "steps": [step(source, names, n) for n in range(STEPS)],
     }
 
 
 def step(source: random.Random, names: list[str], number: int) -> list[Any]:
     kind = source.choices(
-        ["publish", "get", "settle", "close", "purge", "copy", "declare"], [22, 34, 30, 3, 1, 8, 2]
+        ["publish", "get", "settle", "close", "purge", "copy", "declare", "consume"],
+        [22, 30, 28, 3, 1, 8, 2, 6],
     )[0]
     name = source.choice(names)
     if kind in ("publish", "copy"):
@@ -95,6 +97,8 @@ def step(source: random.Random, names: list[str], number: int) -> list[Any]:
         action = source.choice(["ack", "nack", "nack", "reject", "reject"])
         requeue, multiple = source.random() < 0.5, action != "reject" and source.random() < 0.2
         return [kind, action, source.randrange(100), requeue, multiple]
+    if kind == "consume":
+        return [kind, name, source.randrange(4), source.random() < 0.5]
     if kind == "declare":
         return [
             kind,
@@ -139,7 +143,10 @@ class RandomPlay(Play):
             await self.clean()
 
     async def begin(self) -> None:
-        await self.do_exchange(self.prefix + "x", type="direct")
+        alternate = self.random.get("alternate")
+        arguments = {"alternate-exchange": self.prefix + "alternate"} if alternate else None
+        await self.do_exchange(self.prefix + "alternate", type="fanout")
+        await self.do_exchange(self.prefix + "x", type="direct", arguments=arguments)
         marker = self.out(
             {
                 "x-message-ttl": MARKER_MS,
@@ -151,6 +158,8 @@ class RandomPlay(Play):
         await self.do_declare(self.prefix + "marker", type="classic", arguments=marker)
         for name, arguments in self.out(self.random["queues"]):
             await self.do_declare(name, type=None, arguments=arguments)
+        if alternate:
+            await self.do_bind(self.out(alternate), to=self.prefix + "alternate")
         for name in self.out(self.random["bound"]):
             await self.do_bind(name, to=self.prefix + "x", key="k")
             await self.do_bind(name, to=self.prefix + "x", key=name)
@@ -261,6 +270,21 @@ class RandomPlay(Play):
         await self.do_sync("a")
         return "settled"
 
+    async def try_consume(self, queue: str, prefetch: int, acks: bool) -> Any:
+        """Consumes up to a prefetch (0: all); may acknowledge these and consume again. Then ends the channel."""
+        channel = await self.channel("consumer")
+        await self.do_qos(prefetch, on="consumer")
+        await self.do_consume(queue, on="consumer")
+        found: list[Any] = []
+        for _ in range(1 + acks):
+            await self.rest()
+            items, channel.inbox = channel.inbox, []
+            found += [[self.message(item), item.fields["tag"]] for item in items]
+            if acks and items:
+                channel.send("basic.ack", tag=0, multiple=True)
+        await self.do_close_channel("consumer")
+        return found
+
     async def try_close(self, _: str) -> Any:
         self.holding = []
         await self.do_close_channel("a") if "a" in self.channels and not self.channels[
@@ -282,6 +306,9 @@ async def difference(script: Script, urls: list[str], control: Control) -> tuple
     """Plays a script on both brokers; returns the first step that differs, and both observations. None: no difference."""
     seen = await asyncio.gather(*(RandomPlay(script, url, control).seen_of_all() for url in urls))
     steps = script["steps"]
+    for each in seen:
+        if len(each) < 2 * len(steps):  # nothing was compared after that
+            return max(len(each) - 1, 0) // 2, f"ended early: {each[-1] if each else ''}"
     for number, pair in enumerate(zip(*seen, strict=False)):
         if pair[0] != pair[1]:
             at = min(number // 2, len(steps) - 1)
