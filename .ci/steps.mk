@@ -17,7 +17,7 @@ change += live/3.10/core-fast-1 live/4.3/python-fast live/3.10/ruby-fast live/4.
 change += $(languages:%=live/model-4.3/%-fast) live/4.0/contract
 change += $(foreach version,$(versions-of-scripts),live/$(version)/scripts live/model-$(version)/scripts)
 change += $(foreach part,core-fast-1 core-fast-2 command-fast,live/model-4.3/$(part)) live/4.0/command-managed
-change += fuzzing example-in-go example-of-demo test-of-site
+change += scripts-asan fuzzing example-in-go example-of-demo test-of-site
 change += $(languages:%=linked-%) format prose test-of-prose test-of-runs test-of-accountant
 
 # Left to a release, with what shows the same in a change:
@@ -44,7 +44,7 @@ on-broker = tests/broker/broker run $(1) --
 in-build = $(call step,$(1)) bash -c 'cmake --preset $(2) && cmake --build --preset $(2)'
 .PHONY: build-dev build-asan build-tsan build-no-librabbitmq
 $(change) $(release): | trees
-live-asan command-asan rogue-asan test-asan fuzzing tidy: | build-asan
+live-asan command-asan rogue-asan test-asan scripts-asan fuzzing tidy: | build-asan
 live-tsan rogue-tsan test-tsan: | build-tsan
 helgrind soak clusters live-3.8 test-dev: | build-dev
 test-no-librabbitmq: | build-no-librabbitmq
@@ -63,6 +63,10 @@ test-dev:
 	$(call step,gcc: test) ctest --test-dir build/dev --verbose
 test-asan:
 	$(call step,address and undefined sanitizers: test) ctest --test-dir build/asan --verbose
+# The model is a process: a report of the sanitizers ends it, and the scripts fail.
+scripts-asan:
+	$(call step,address and undefined sanitizers: scripts on the model) env BACKHOP_MODEL_COMMAND=$(abspath build/asan/backhop) \
+		$(call on-broker,model-4.3) tests/model/scripts
 test-tsan:
 	$(call step,thread sanitizer: test) ctest --test-dir build/tsan --verbose
 test-no-librabbitmq:

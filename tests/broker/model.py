@@ -43,15 +43,15 @@ def command_path() -> Path:
 
 @contextlib.contextmanager
 def running(version: str) -> Iterator[tuple[dict[str, str], subprocess.Popen[str]]]:
-    """Runs a model; yields the environment of its clients, and its process."""
+    """Runs a model; yields the environment of its clients, and its process. Raises OSError if it ends with a failure."""
     with tempfile.TemporaryDirectory(prefix="backhop-model-") as directory:
-        control, ctl = f"{directory}/control", Path(directory, "ctl")
+        control, ctl, log = f"{directory}/control", Path(directory, "ctl"), Path(directory, "log")
         words = shlex.join([sys.executable, "-I", "-S", str(Path(__file__).resolve()), control])
         ctl.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         ctl.chmod(0o755)
         clock = os.environ.get("BACKHOP_MODEL_CLOCK", "real")
         arguments = [str(command_path()), "model", "--version", version, "--clock", clock, "--control", control]
-        with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        with log.open("w") as errors, subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
             assert process.stdout
             try:
                 url = process.stdout.readline().strip()
@@ -61,6 +61,8 @@ def running(version: str) -> Iterator[tuple[dict[str, str], subprocess.Popen[str
                 yield names, process
             finally:
                 process.terminate()
+        if process.returncode:  # a crash, or a report of a sanitizer
+            raise OSError(f"the model ended with status {process.returncode}: {log.read_text()}")
 
 
 # ---------------------------------------------------------------------------------------------------------------- requests
