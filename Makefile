@@ -35,10 +35,10 @@ demo: configured
 	@$(broker) 4.0 -- $(out)/cdn-purge
 
 # `make test` runs the fast profile: all tests without a broker, and the live tests that are short and take another path
-# through the code. These run on a model of RabbitMQ. On a real one it runs the strategies, the contract of handlers and the
-# command. `make test-live` runs all live tests on real ones. A live part is live/VERSION/PART. It has a private RabbitMQ, a
-# model (model-4.3), or the broker of AMQP_URL. BACKHOP_TEST_JOBS parts run at a time, the longest first. You can run one:
-# make live/4.3/command.
+# through the code. These run on a model of RabbitMQ. On a real one it runs the strategies, the contract of handlers, and the
+# command with the management API. `make test-live` runs all live tests on real ones. A live part is live/VERSION/PART. It has
+# a private RabbitMQ, a model (model-4.3), or the broker of AMQP_URL. BACKHOP_TEST_JOBS parts run at a time, the longest first.
+# You can run one: make live/4.3/command.
 export BACKHOP_DURATIONS ?= $(abspath build/durations)
 fresh-durations = rm -rf $(BACKHOP_DURATIONS) && mkdir -p $(BACKHOP_DURATIONS)
 side-by-side = $(MAKE) --no-print-directory --keep-going --jobs=$(if $(AMQP_URL),1,$(BACKHOP_TEST_JOBS))
@@ -69,8 +69,8 @@ bunnies := $(patsubst $(BACKHOP_GEMS)/%,live/$(bunny-version)/%,$(wildcard $(BAC
 browser := live/$(lastword $(versions))/browser
 model := $(if $(AMQP_URL),yours,model-4.3)
 scripts := $(if $(AMQP_URL),,$(foreach version,3.10 4.0 4.3,live/model-$(version)/scripts))
-tests-of-core: $(call live,command-fast) $(foreach part,core-fast-1 core-fast-2,live/$(model)/$(part)) core-alone \
-    $(scripts) rogue-worker
+tests-of-core: $(call live,command-managed) $(foreach part,command-fast core-fast-1 core-fast-2,live/$(model)/$(part)) \
+    core-alone $(scripts) rogue-worker
 $(languages:%=tests-of-%): tests-of-%: live/$(model)/%-fast %-fast-tests
 live-tests-of-core := $(call live,core-slow core-crashes core-rest command) $(browser) core-alone rogue example-in-go
 live-tests-of-python := python-tests rogue-python $(call live,python-adapters python-rest)
@@ -100,14 +100,14 @@ example-in-go: | tested
 on = @tools/step "$(1), RabbitMQ $*" $(broker) $* --
 # Check's limits are for a machine that does nothing else.
 test-live = env CK_TIMEOUT_MULTIPLIER=10 CK_XML_LOG_FILE_NAME=$(BACKHOP_DURATIONS)/$(subst /,-,$@).xml $(out)/test-live
-first := strategies copies strangers takeover recipes seeing contract
+first := strategies copies strangers takeover seeing contract
 slow := publishing relay faults connecting holding
 adapters := tests/live/test_adapters_live.py
 of-node = node/tools/test default test/live
 contracts := node python ruby core
 live/%: export BACKHOP_BROKER_MEMORY ?= 1
 # The command is the broker of the parts that run on the model.
-on-model := core-fast-1 core-fast-2 scripts $(languages:%=%-fast)
+on-model := command-fast core-fast-1 core-fast-2 scripts $(languages:%=%-fast)
 $(foreach version,3.10 4.0 4.3,$(on-model:%=live/model-$(version)/%)): | tested
 live/%/core-fast-1 live/%/core-fast-2: export CK_EXCLUDE_TAGS = long
 live/%/core-fast-1: | tested
@@ -128,9 +128,11 @@ live/%/core-slow: | tested
 	$(call on,core: slow suites) $(test-live) $(slow)
 live/%/core-rest: | tested
 	$(call on,core: other suites) $(test-live) but crashes $(slow)
-live/%/command-fast live/%/command: export BACKHOP_MANAGEMENT = 1
+live/%/command-managed live/%/command: export BACKHOP_MANAGEMENT = 1
 live/%/command-fast: | tested
 	$(call on,core: the command) tests/command/run $(out) fast
+live/%/command-managed: | tested
+	$(call on,core: the command and the management API) tests/command/run $(out) managed
 live/%/command: | tested
 	$(call on,core: the command) tests/command/run $(out) live
 live/%/browser: | tested

@@ -16,8 +16,8 @@ change += live/4.0/node-promises live/4.0/node-callbacks $(languages:%=%-lint) r
 change += live/3.10/core-fast-1 live/4.3/python-fast live/3.10/ruby-fast live/4.0/node-fast
 change += $(languages:%=live/model-4.3/%-fast) live/4.0/contract
 change += $(foreach version,$(versions-of-scripts),live/$(version)/scripts live/model-$(version)/scripts)
-change += $(foreach part,core-fast-1 core-fast-2,live/model-4.3/$(part)) live/4.0/command-fast
-change += fuzzing example-in-go example-of-demo test-of-site
+change += $(foreach part,core-fast-1 core-fast-2 command-fast,live/model-4.3/$(part)) live/4.0/command-managed
+change += scripts-asan fuzzing example-in-go example-of-demo test-of-site
 change += $(languages:%=linked-%) format prose test-of-prose test-of-runs test-of-accountant
 
 # Left to a release, with what shows the same in a change:
@@ -32,6 +32,7 @@ release := tidy oldest-python live-tsan command-asan rogue-tsan helgrind $(langu
 release += test-of-broker example-of-bench soak live-3.8 chaos-of-ci clusters oldest-node newest-node newest-ruby debian-13
 release += simulator plants
 release += $(languages:%=bare-%) $(languages:%=install-%) test-tsan test-dev test-no-librabbitmq
+release += mutations-of-model $(versions-of-scripts:%=random-%)
 release += $(filter-out $(change),$(foreach part,$(parts),$(live-tests-of-$(part))))
 
 .PHONY: change release $(filter-out live/%,$(change) $(release))
@@ -44,7 +45,7 @@ on-broker = tests/broker/broker run $(1) --
 in-build = $(call step,$(1)) bash -c 'cmake --preset $(2) && cmake --build --preset $(2)'
 .PHONY: build-dev build-asan build-tsan build-no-librabbitmq
 $(change) $(release): | trees
-live-asan command-asan rogue-asan test-asan fuzzing tidy: | build-asan
+live-asan command-asan rogue-asan test-asan scripts-asan fuzzing tidy: | build-asan
 live-tsan rogue-tsan test-tsan: | build-tsan
 helgrind soak clusters live-3.8 test-dev: | build-dev
 test-no-librabbitmq: | build-no-librabbitmq
@@ -63,6 +64,10 @@ test-dev:
 	$(call step,gcc: test) ctest --test-dir build/dev --verbose
 test-asan:
 	$(call step,address and undefined sanitizers: test) ctest --test-dir build/asan --verbose
+# The model is a process: a report of the sanitizers ends it, and the scripts fail.
+scripts-asan:
+	$(call step,address and undefined sanitizers: scripts on the model) env BACKHOP_MODEL_COMMAND=$(abspath build/asan/backhop) \
+		$(call on-broker,model-4.3) tests/model/scripts
 test-tsan:
 	$(call step,thread sanitizer: test) ctest --test-dir build/tsan --verbose
 test-no-librabbitmq:
@@ -103,6 +108,15 @@ live-3.8:
 	$(call step,RabbitMQ 3.8: live) $(call on-broker,3.8) build/dev/test-live
 chaos-of-ci: | all $(languages:%=%-package)
 	$(call step,chaos) tests/chaos/run $(or $(BACKHOP_CHAOS),--seed 3 --only rung-leader)
+
+# Scripts must find each defect that is planted in the model. Random scripts, with the date as their seed, must not tell the
+# model from RabbitMQ.
+mutations-of-model: | trees
+	$(call step,the model: planted defects) env -u BACKHOP_MODEL_COMMAND tests/tools/plant tests/model/mutations backhop-command \
+		--found 'FAILED [^:]*: (.*)' -- tests/broker/broker run model-4.3 -- tests/model/scripts --first
+$(versions-of-scripts:%=random-%): random-%: | tested
+	$(call step,the model: random scripts on it and on RabbitMQ $*) $(call on-broker,$*) \
+		tests/model/scripts --random today --minutes 5 --compare model --jobs 8
 
 # The packages of `make test`.
 $(languages:%=linked-%): linked-%: | tested

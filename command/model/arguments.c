@@ -214,7 +214,7 @@ int model_arguments_check(model_channel *channel, bh_bytes queue, bh_bytes argum
         return refuse_value(channel, queue, "x-queue-type", &problem);
     int is_quorum = model_arguments_are_quorum(arguments), own = is_quorum ? QUORUM : CLASSIC;
     if (is_quorum < 0) {
-        model_refuse(channel, 540, "the model has no streams");
+        model_refuse(channel, 540, "queues of type stream are not in this model of RabbitMQ");
         return 0;
     }
     for (size_t i = 0; i < KNOWN_COUNT; i++)

@@ -11,7 +11,7 @@ static int has_beats(const model_link *link)
  * alarm blocks, so it does not give that one up. */
 static int64_t silent_ms(const model_link *link)
 {
-    return link->is_blocked ? INT64_MAX : model_later(link->received_ms, 2000 * (int64_t)link->heartbeat_s);
+    return !model_reads(link) ? INT64_MAX : model_later(link->received_ms, 2000 * (int64_t)link->heartbeat_s);
 }
 
 static int64_t due_ms(const model_link *link)
@@ -34,7 +34,7 @@ int64_t model_next_beat_ms(const model *self)
 
 static void beat(model_link *link, int64_t wall_ms)
 {
-    if (link->has_received || !link->has_beat || link->is_blocked)
+    if (link->has_received || !link->has_beat || !model_reads(link))
         link->received_ms = wall_ms;
     if (link->has_sent || !link->has_beat)
         link->sent_ms = wall_ms;

@@ -96,6 +96,8 @@ struct model_queue {
     model_list *levels; /* ready, by priority, the lowest first */
     size_t level_count;
     unsigned turns;      /* of the higher level of two */
+    int has_new_head;    /* of a classic queue with priorities: it has to look for expired messages */
+    int64_t looks_ms;    /* of such a queue: when it looks without a new head */
     model_list returns;  /* of a quorum queue: ready before the others */
     model_list delayed;  /* by ready_ms */
     model_list unacked;  /* in the order of delivery */

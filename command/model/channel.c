@@ -49,57 +49,57 @@ void model_channel_forget(model_channel *channel)
 static void bind_queue(model_channel *channel, const amqp_queue_bind_t *method, bh_bytes table)
 {
     int is_there;
-    model_binding_order order = {
+    model_binding_request request = {
         .source = bh__from_amqp(method->exchange), .key = bh__from_amqp(method->routing_key), .arguments = table};
-    order.destination = model_queue_name(channel, bh__from_amqp(method->queue), &is_there);
+    request.destination = model_queue_name(channel, bh__from_amqp(method->queue), &is_there);
     if (!is_there)
         return;
-    if (method->queue.len == 0 && order.key.size == 0)
-        order.key = order.destination;
+    if (method->queue.len == 0 && request.key.size == 0)
+        request.key = request.destination;
     amqp_queue_bind_ok_t ok = {0};
-    if (model_bind(channel, &order) && !method->nowait)
+    if (model_bind(channel, &request) && !method->nowait)
         model_send(channel->link, channel->number, AMQP_QUEUE_BIND_OK_METHOD, &ok);
 }
 
 static void unbind_queue(model_channel *channel, const amqp_queue_unbind_t *method, bh_bytes table)
 {
     int is_there;
-    model_binding_order order = {.is_removal = 1,
-                                 .source = bh__from_amqp(method->exchange),
-                                 .key = bh__from_amqp(method->routing_key),
-                                 .arguments = table};
-    order.destination = model_queue_name(channel, bh__from_amqp(method->queue), &is_there);
+    model_binding_request request = {.is_removal = 1,
+                                     .source = bh__from_amqp(method->exchange),
+                                     .key = bh__from_amqp(method->routing_key),
+                                     .arguments = table};
+    request.destination = model_queue_name(channel, bh__from_amqp(method->queue), &is_there);
     if (!is_there)
         return;
-    if (method->queue.len == 0 && order.key.size == 0)
-        order.key = order.destination;
+    if (method->queue.len == 0 && request.key.size == 0)
+        request.key = request.destination;
     amqp_queue_unbind_ok_t ok = {0};
-    if (model_bind(channel, &order))
+    if (model_bind(channel, &request))
         model_send(channel->link, channel->number, AMQP_QUEUE_UNBIND_OK_METHOD, &ok);
 }
 
 static void bind_exchange(model_channel *channel, const amqp_exchange_bind_t *method, bh_bytes table)
 {
-    model_binding_order order = {.to_exchange = 1,
-                                 .source = bh__from_amqp(method->source),
-                                 .destination = bh__from_amqp(method->destination),
-                                 .key = bh__from_amqp(method->routing_key),
-                                 .arguments = table};
+    model_binding_request request = {.to_exchange = 1,
+                                     .source = bh__from_amqp(method->source),
+                                     .destination = bh__from_amqp(method->destination),
+                                     .key = bh__from_amqp(method->routing_key),
+                                     .arguments = table};
     amqp_exchange_bind_ok_t ok = {0};
-    if (model_bind(channel, &order) && !method->nowait)
+    if (model_bind(channel, &request) && !method->nowait)
         model_send(channel->link, channel->number, AMQP_EXCHANGE_BIND_OK_METHOD, &ok);
 }
 
 static void unbind_exchange(model_channel *channel, const amqp_exchange_unbind_t *method, bh_bytes table)
 {
-    model_binding_order order = {.is_removal = 1,
-                                 .to_exchange = 1,
-                                 .source = bh__from_amqp(method->source),
-                                 .destination = bh__from_amqp(method->destination),
-                                 .key = bh__from_amqp(method->routing_key),
-                                 .arguments = table};
+    model_binding_request request = {.is_removal = 1,
+                                     .to_exchange = 1,
+                                     .source = bh__from_amqp(method->source),
+                                     .destination = bh__from_amqp(method->destination),
+                                     .key = bh__from_amqp(method->routing_key),
+                                     .arguments = table};
     amqp_exchange_unbind_ok_t ok = {0};
-    if (model_bind(channel, &order) && !method->nowait)
+    if (model_bind(channel, &request) && !method->nowait)
         model_send(channel->link, channel->number, AMQP_EXCHANGE_UNBIND_OK_METHOD, &ok);
 }
 

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { READ_BYTES = 131072, LAST_MS = 2000 };
+enum { READ_BYTES = 131072, LAST_MS = 2000, ACCEPT_PAUSE_MS = 100 };
 
 static void end(client *it)
 {
@@ -37,16 +37,21 @@ static void add(clients *self, int fd, model_link *link)
     self->items[self->count++] = (client){.fd = fd, .link = link};
 }
 
-void clients_accept(clients *self, int listener, model *broker)
+void clients_accept(clients *self, int listener, model *broker, int64_t wall_ms)
 {
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    for (; fd >= 0; fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) {
+    while (fd >= 0) {
         model_link *link = model_connect(broker);
         if (link)
             add(self, fd, link);
         else
             close(fd);
+        if (self->count >= self->most)
+            return;
+        fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     }
+    if (errno != EAGAIN && errno != EWOULDBLOCK)
+        self->accept_ms = wall_ms + ACCEPT_PAUSE_MS;
 }
 
 void clients_fill(const clients *self, struct pollfd *out)
@@ -100,6 +105,21 @@ static void begin_end(client *it, int64_t wall_ms)
     shutdown(it->fd, SHUT_WR);
 }
 
+static int is_pending(int error)
+{
+    return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
+}
+
+/* Returns 0 if a client that does not read must go: its connection was closed some time ago, or cut. */
+static int may_wait(client *it, int64_t wall_ms)
+{
+    if (!model_is_closing(it->link))
+        return 1;
+    if (it->end_ms == 0)
+        it->end_ms = wall_ms + LAST_MS;
+    return wall_ms < it->end_ms;
+}
+
 /* Returns 0 if the client is gone. */
 static int write_client(client *it, int64_t wall_ms, int *has_written)
 {
@@ -107,7 +127,7 @@ static int write_client(client *it, int64_t wall_ms, int *has_written)
     while (output.size > 0) {
         ssize_t size = send(it->fd, output.data, output.size, MSG_NOSIGNAL);
         if (size < 0)
-            return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+            return is_pending(errno) && may_wait(it, wall_ms);
         model_sent(it->link, (size_t)size);
         *has_written = 1;
         output = model_output(it->link);
@@ -141,7 +161,7 @@ int64_t clients_next_ms(const clients *self)
 {
     int64_t next_ms = INT64_MAX;
     for (size_t i = 0; i < self->count; i++)
-        if (!self->items[i].link && self->items[i].end_ms < next_ms)
+        if (self->items[i].end_ms > 0 && self->items[i].end_ms < next_ms)
             next_ms = self->items[i].end_ms;
     return next_ms;
 }

@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { MOST_TEXT = 255, CLOSE_LIMIT_MS = 30000 };
 
@@ -45,7 +46,9 @@ __attribute__((format(printf, 3, 0))) static void write_text(char text[MOST_TEXT
                                                              const char *format, va_list arguments)
 {
     int size = snprintf(text, MOST_TEXT + 1, "%s - ", name);
-    vsnprintf(text + size, MOST_TEXT + 1 - (size_t)size, format, arguments);
+    size += vsnprintf(text + size, MOST_TEXT + 1 - (size_t)size, format, arguments);
+    if (size > MOST_TEXT)
+        memcpy(text + MOST_TEXT - 3, "...", 3);
 }
 
 void model_link_close(model_link *link, int code, const char *text)

@@ -1,6 +1,7 @@
 /* Consumers: in turns, the highest priority first, each up to its prefetch. */
 #include "model/consumers.h"
 
+#include "model/expiry.h"
 #include "model/holding.h"
 #include "model/output.h"
 #include "model/queue.h"
@@ -172,5 +173,6 @@ void model_consumers_deliver(model_queue *queue)
             return;
         }
         deliver(consumer, model_queue_pop(queue));
+        model_expiry_run(queue); /* the next message may have expired behind this one */
     }
 }

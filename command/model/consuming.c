@@ -23,6 +23,10 @@ static model_queue *find_readable(model_channel *channel, bh_bytes given)
 {
     int is_there;
     bh_bytes name = model_queue_name(channel, given, &is_there);
+    if (bh__same(name, bh_str("amq.rabbitmq.reply-to"))) {
+        model_refuse(channel, 540, "direct reply-to is not in this model of RabbitMQ");
+        return NULL;
+    }
     if (!is_there || !model_user_may(channel, MODEL_READ, "queue", name))
         return NULL;
     return model_find_queue(channel, name);

@@ -18,18 +18,18 @@
 #define MOST_MS INT64_C(315360000000) /* of advance: ten years, as a TTL */
 
 /* A command in hand. */
-typedef struct order {
+typedef struct command {
     model *broker;
     model_words words;
     bh__report *answer;
-} order;
+} command;
 
-static const char *word(const order *self, size_t i)
+static const char *word(const command *self, size_t i)
 {
     return i < self->words.count ? self->words.items[i] : "";
 }
 
-static model_vhost *find_vhost(const order *self, size_t i)
+static model_vhost *find_vhost(const command *self, size_t i)
 {
     model_vhost *vhost = model_names_find(&self->broker->vhosts, bh_str(word(self, i)));
     if (!vhost)
@@ -58,13 +58,14 @@ static size_t close_links(model *broker, const char *which, int code, const char
             model_link_close(link, code, text);
         } else {
             link->is_broken = 1;
+            bh__buffer_clear(&link->out); /* what the client did not read yet is lost */
             model_end_link(link);
         }
     }
     return count;
 }
 
-static bh_status do_stop(order *self)
+static bh_status do_stop(command *self)
 {
     int is_kill = strcmp(word(self, 0), "kill") == 0;
     self->broker->is_stopped = 1;
@@ -77,14 +78,14 @@ static bh_status do_stop(order *self)
     return BH_OK;
 }
 
-static bh_status do_start(order *self)
+static bh_status do_start(command *self)
 {
     self->broker->is_stopped = 0;
     self->broker->has_alarm = 0;
     return BH_OK;
 }
 
-static bh_status do_alarm(order *self)
+static bh_status do_alarm(command *self)
 {
     int is_on = strcmp(word(self, 1), "on") == 0;
     if (!is_on && strcmp(word(self, 1), "off") != 0)
@@ -102,7 +103,7 @@ static const char *state_of(const model_link *link)
     return link->is_blocked ? "blocked" : "running";
 }
 
-static bh_status list_connections(order *self)
+static bh_status list_connections(command *self)
 {
     for (const model_link *link = self->broker->links; link; link = link->next) {
         bh__report_add(self->answer, "%" PRIu64 "\t", link->number);
@@ -112,7 +113,7 @@ static bh_status list_connections(order *self)
     return BH_OK;
 }
 
-static bh_status list_queues(order *self)
+static bh_status list_queues(command *self)
 {
     const model_vhost *vhost = model_names_find(&self->broker->vhosts, bh_str("/"));
     if (self->words.count > 2)
@@ -129,14 +130,14 @@ static bh_status list_queues(order *self)
     return BH_OK;
 }
 
-static bh_status do_list(order *self)
+static bh_status do_list(command *self)
 {
     if (strcmp(word(self, 1), "connections") == 0)
         return list_connections(self);
     return strcmp(word(self, 1), "queues") == 0 ? list_queues(self) : BH_ERR_ARGUMENT;
 }
 
-static bh_status do_close(order *self)
+static bh_status do_close(command *self)
 {
     const char *which = word(self, 1);
     int is_cut = strcmp(word(self, 0), "cut") == 0;
@@ -155,7 +156,7 @@ static void delete_queues(model_vhost *vhost)
 }
 
 /* Deletes all queues of a vhost, or of all vhosts. */
-static bh_status delete_all(order *self)
+static bh_status delete_all(command *self)
 {
     model_vhost *vhost = self->words.count > 2 ? find_vhost(self, 2) : NULL;
     if (self->words.count > 2 && !vhost)
@@ -167,7 +168,7 @@ static bh_status delete_all(order *self)
     return BH_OK;
 }
 
-static bh_status do_delete(order *self)
+static bh_status do_delete(command *self)
 {
     if (strcmp(word(self, 1), "queues") == 0 && self->words.count < 4)
         return delete_all(self);
@@ -188,7 +189,7 @@ static bh_status do_delete(order *self)
     return BH_OK;
 }
 
-static bh_status do_purge(order *self)
+static bh_status do_purge(command *self)
 {
     model_vhost *vhost = find_vhost(self, 1);
     model_queue *queue = vhost ? model_queue_find(vhost, bh_str(word(self, 2))) : NULL;
@@ -199,7 +200,7 @@ static bh_status do_purge(order *self)
     return BH_OK;
 }
 
-static bh_status do_vhost(order *self)
+static bh_status do_vhost(command *self)
 {
     bh_bytes name = bh_str(word(self, 2));
     model_vhost *vhost = model_names_find(&self->broker->vhosts, name);
@@ -215,7 +216,7 @@ static bh_status do_vhost(order *self)
 }
 
 /* Connections of the user end as RabbitMQ ends them. */
-static bh_status delete_user(order *self)
+static bh_status delete_user(command *self)
 {
     model_user *user = model_users_find(self->broker, bh_str(word(self, 2)));
     if (!user)
@@ -231,7 +232,7 @@ static bh_status delete_user(order *self)
     return BH_OK;
 }
 
-static bh_status do_user(order *self)
+static bh_status do_user(command *self)
 {
     char tags[256] = "";
     const char *name = word(self, 1), *password = word(self, 2);
@@ -254,7 +255,7 @@ static bh_status do_user(order *self)
     return model_users_set(self->broker, name, password, tags) ? BH_OK : BH_ERR_NO_MEMORY;
 }
 
-static bh_status do_permissions(order *self)
+static bh_status do_permissions(command *self)
 {
     const char *patterns[MODEL_ACCESS_COUNT] = {word(self, 3), word(self, 4), word(self, 5)};
     if (!find_vhost(self, 1))
@@ -262,7 +263,7 @@ static bh_status do_permissions(order *self)
     return model_users_permit(self->broker, word(self, 1), word(self, 2), patterns);
 }
 
-static bh_status do_policy(order *self)
+static bh_status do_policy(command *self)
 {
     int is_deletion = strcmp(word(self, 1), "delete") == 0 && self->words.count == 4;
     model_vhost *vhost = find_vhost(self, is_deletion ? 2 : 1);
@@ -272,22 +273,22 @@ static bh_status do_policy(order *self)
         return model_policies_delete(vhost, word(self, 3));
     if (self->words.count != 7)
         return BH_ERR_ARGUMENT;
-    model_policy_order policy = {.name = word(self, 2),
-                                 .pattern = word(self, 3),
-                                 .apply_to = word(self, 4),
-                                 .priority = atoi(word(self, 5)),
-                                 .is_operator = strcmp(word(self, 0), "operator-policy") == 0,
-                                 .definition = word(self, 6)};
+    model_policy_command policy = {.name = word(self, 2),
+                                   .pattern = word(self, 3),
+                                   .apply_to = word(self, 4),
+                                   .priority = atoi(word(self, 5)),
+                                   .is_operator = strcmp(word(self, 0), "operator-policy") == 0,
+                                   .definition = word(self, 6)};
     return model_policies_set(vhost, &policy);
 }
 
-static bh_status do_now(order *self)
+static bh_status do_now(command *self)
 {
     bh__report_add(self->answer, "%" PRId64 "\n", self->broker->now_ms);
     return BH_OK;
 }
 
-static bh_status do_resend(order *self)
+static bh_status do_resend(command *self)
 {
     char *end;
     long long span_ms = strtoll(word(self, 1), &end, 10);
@@ -297,7 +298,22 @@ static bh_status do_resend(order *self)
     return BH_OK;
 }
 
-static bh_status do_most(order *self)
+static bh_status do_timeout(command *self)
+{
+    char *end;
+    long long span_ms = strtoll(word(self, 1), &end, 10);
+    if (span_ms <= 0 || *end)
+        return BH_ERR_ARGUMENT;
+    self->broker->settings.consumer_timeout_ms = span_ms;
+    for (size_t i = 0; i < self->broker->vhosts.count; i++) {
+        const model_vhost *vhost = self->broker->vhosts.items[i].object;
+        for (size_t j = 0; j < vhost->queues.count; j++)
+            model_policies_apply_to_queue(vhost->queues.items[j].object);
+    }
+    return BH_OK;
+}
+
+static bh_status do_most(command *self)
 {
     char *end;
     long long bytes = strtoll(word(self, 1), &end, 10);
@@ -307,7 +323,7 @@ static bh_status do_most(order *self)
     return BH_OK;
 }
 
-static bh_status do_cluster(order *self)
+static bh_status do_cluster(command *self)
 {
     model *broker = self->broker;
     if (strlen(word(self, 1)) >= sizeof broker->cluster)
@@ -316,7 +332,7 @@ static bh_status do_cluster(order *self)
     return BH_OK;
 }
 
-static bh_status do_leader(order *self)
+static bh_status do_leader(command *self)
 {
     model_vhost *vhost = find_vhost(self, 1);
     model_queue *queue = vhost ? model_queue_find(vhost, bh_str(word(self, 2))) : NULL;
@@ -326,13 +342,13 @@ static bh_status do_leader(order *self)
     return BH_OK;
 }
 
-static bh_status do_confirms(order *self)
+static bh_status do_confirms(command *self)
 {
     self->broker->hides_confirms = strcmp(word(self, 1), "off") == 0;
     return BH_OK;
 }
 
-static bh_status do_minority(order *self)
+static bh_status do_minority(command *self)
 {
     self->broker->is_minority = strcmp(word(self, 1), "on") == 0;
     for (size_t i = 0; i < self->broker->vhosts.count; i++) {
@@ -343,7 +359,7 @@ static bh_status do_minority(order *self)
     return BH_OK;
 }
 
-static bh_status do_advance(order *self)
+static bh_status do_advance(command *self)
 {
     char *end;
     long long span_ms = strtoll(word(self, 1), &end, 10);
@@ -358,22 +374,34 @@ static const struct {
     const char *name;
     size_t least;
     size_t most;
-    bh_status (*run)(order *self);
+    bh_status (*run)(command *self);
 } commands[] = {
-    {"stop", 1, 1, do_stop},         {"kill", 1, 1, do_stop},
-    {"start", 1, 1, do_start},       {"alarm", 2, 2, do_alarm},
-    {"list", 2, 3, do_list},         {"close", 2, 4, do_close},
-    {"cut", 2, 2, do_close},         {"delete", 2, 4, do_delete},
-    {"purge", 3, 3, do_purge},       {"vhost", 3, 3, do_vhost},
-    {"user", 3, 16, do_user},        {"permissions", 6, 6, do_permissions},
-    {"policy", 4, 7, do_policy},     {"operator-policy", 4, 7, do_policy},
-    {"resend", 2, 2, do_resend},     {"now", 1, 1, do_now},
-    {"advance", 2, 2, do_advance},   {"cluster", 2, 2, do_cluster},
-    {"max-message", 2, 2, do_most},  {"leader", 3, 3, do_leader},
-    {"confirms", 2, 2, do_confirms}, {"minority", 2, 2, do_minority},
+    {"stop", 1, 1, do_stop},
+    {"kill", 1, 1, do_stop},
+    {"start", 1, 1, do_start},
+    {"alarm", 2, 2, do_alarm},
+    {"list", 2, 3, do_list},
+    {"close", 2, 4, do_close},
+    {"cut", 2, 2, do_close},
+    {"delete", 2, 4, do_delete},
+    {"purge", 3, 3, do_purge},
+    {"vhost", 3, 3, do_vhost},
+    {"user", 3, 16, do_user},
+    {"permissions", 6, 6, do_permissions},
+    {"policy", 4, 7, do_policy},
+    {"operator-policy", 4, 7, do_policy},
+    {"resend", 2, 2, do_resend},
+    {"now", 1, 1, do_now},
+    {"advance", 2, 2, do_advance},
+    {"cluster", 2, 2, do_cluster},
+    {"max-message", 2, 2, do_most},
+    {"leader", 3, 3, do_leader},
+    {"confirms", 2, 2, do_confirms},
+    {"minority", 2, 2, do_minority},
+    {"consumer-timeout", 2, 2, do_timeout},
 };
 
-static bh_status run(order *self)
+static bh_status run(command *self)
 {
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         if (strcmp(commands[i].name, word(self, 0)) == 0 && self->words.count >= commands[i].least &&
@@ -384,7 +412,7 @@ static bh_status run(order *self)
 
 bh_status model_control(model *self, const char *line, bh__report *answer)
 {
-    order given = {.broker = self, .answer = answer};
+    command given = {.broker = self, .answer = answer};
     bh_status status = model_words_split(&given.words, line);
     size_t before = answer->size;
     if (status == BH_OK)

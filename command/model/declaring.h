@@ -14,16 +14,16 @@ void model_delete_queue(model_channel *channel, const amqp_queue_delete_t *metho
 void model_purge_queue(model_channel *channel, const amqp_queue_purge_t *method);
 
 /* A binding or its removal. */
-typedef struct model_binding_order {
+typedef struct model_binding_request {
     int is_removal;
     int to_exchange;
     bh_bytes destination;
     bh_bytes source;
     bh_bytes key;
     bh_bytes arguments;
-} model_binding_order;
+} model_binding_request;
 /* Returns 0 if it was refused. */
-int model_bind(model_channel *channel, const model_binding_order *order);
+int model_bind(model_channel *channel, const model_binding_request *request);
 
 /* Finds a queue that the channel may use: "" is the last declared one. NULL: the method was refused. */
 model_queue *model_find_queue(model_channel *channel, bh_bytes name);

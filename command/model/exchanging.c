@@ -139,37 +139,37 @@ void model_delete_exchange(model_channel *channel, const amqp_exchange_delete_t 
 }
 
 /* Checks permissions: to write to the destination and to read from the source. */
-static int may_bind(model_channel *channel, const model_binding_order *order)
+static int may_bind(model_channel *channel, const model_binding_request *request)
 {
-    return model_user_may(channel, MODEL_WRITE, order->to_exchange ? "exchange" : "queue", order->destination) &&
-           !(order->to_exchange && is_default(channel, order->destination)) && !is_default(channel, order->source) &&
-           model_user_may(channel, MODEL_READ, "exchange", order->source);
+    return model_user_may(channel, MODEL_WRITE, request->to_exchange ? "exchange" : "queue", request->destination) &&
+           !(request->to_exchange && is_default(channel, request->destination)) &&
+           !is_default(channel, request->source) && model_user_may(channel, MODEL_READ, "exchange", request->source);
 }
 
-int model_bind(model_channel *channel, const model_binding_order *order)
+int model_bind(model_channel *channel, const model_binding_request *request)
 {
     model_vhost *vhost = channel->link->vhost;
-    if (!may_bind(channel, order))
+    if (!may_bind(channel, request))
         return 0;
-    model_exchange *source = model_exchange_find(vhost, order->source), *exchange = NULL;
+    model_exchange *source = model_exchange_find(vhost, request->source), *exchange = NULL;
     model_queue *queue = NULL;
-    if (order->to_exchange)
-        exchange = model_exchange_find(vhost, order->destination);
+    if (request->to_exchange)
+        exchange = model_exchange_find(vhost, request->destination);
     else
-        queue = model_queue_find(vhost, order->destination);
+        queue = model_queue_find(vhost, request->destination);
     if (!source || (!exchange && !queue)) {
-        bh_bytes missing = source ? order->destination : order->source;
-        if (order->is_removal) /* since 3.2 this is no error */
+        bh_bytes missing = source ? request->destination : request->source;
+        if (request->is_removal) /* since 3.2 this is no error */
             return 1;
-        model_refuse(channel, 404, "no %s '%.*s' in vhost '%s'", source && !order->to_exchange ? "queue" : "exchange",
+        model_refuse(channel, 404, "no %s '%.*s' in vhost '%s'", source && !request->to_exchange ? "queue" : "exchange",
                      SHOWN(missing), vhost->text);
         return 0;
     }
     if (queue && !model_may_use(channel, queue, 0))
         return 0;
-    if (order->is_removal)
-        model_exchange_unbind(source, queue, exchange, order->key, order->arguments);
-    else if (!model_exchange_bind(source, queue, exchange, order->key, order->arguments))
+    if (request->is_removal)
+        model_exchange_unbind(source, queue, exchange, request->key, request->arguments);
+    else if (!model_exchange_bind(source, queue, exchange, request->key, request->arguments))
         channel->link->is_broken = 1;
     return 1;
 }

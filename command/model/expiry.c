@@ -1,6 +1,9 @@
 /*
  * Expiry: RabbitMQ looks at the head alone, so a message with a short TTL waits for those before it. A classic queue with
  * priorities stops at the first unexpired head, from the highest priority down. 4.3 looks at each priority of a quorum queue.
+ *
+ * A classic queue looks at its head if a message left or came back, if a message arrived in the empty queue, or if the
+ * head of the last look expires. So with priorities a new message that overtakes the others expires late.
  */
 #include "model/expiry.h"
 
@@ -23,11 +26,20 @@ static int has_scan(const model_queue *queue)
     return queue->is_quorum && queue->level_count > 2;
 }
 
+static int looks_by_event(const model_queue *queue)
+{
+    return !queue->is_quorum && queue->level_count > 1;
+}
+
 void model_expiry_run(model_queue *queue)
 {
     model_entry *head;
+    if (looks_by_event(queue) && !queue->has_new_head && queue->looks_ms > queue->vhost->broker->now_ms)
+        return;
     while (is_expired(queue, head = model_queue_head(queue)))
-        expire(queue, head);
+        model_dead_letters_add(queue, model_queue_pop(queue), MODEL_EXPIRED); /* it has its turn, as a delivery */
+    queue->has_new_head = 0;
+    queue->looks_ms = head ? head->expires_ms : INT64_MAX;
     if (!has_scan(queue))
         return;
     while (is_expired(queue, queue->returns.first))
@@ -64,6 +76,8 @@ int64_t model_expiry_next_ms(const model_queue *queue)
 {
     const model_entry *head = model_queue_head(queue);
     int64_t next_ms = head ? head->expires_ms : INT64_MAX;
+    if (looks_by_event(queue))
+        next_ms = queue->looks_ms;
     if (queue->delayed.first)
         next_ms = model_earlier(next_ms, queue->delayed.first->ready_ms);
     for (size_t i = 0; i < queue->level_count && has_scan(queue); i++)

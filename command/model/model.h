@@ -67,7 +67,8 @@ void model_advance(model *self, int64_t now_ms);
 /* Returns when model_beat has to be called next, in wall_ms; INT64_MAX: never. Heartbeats follow the wall clock, because
  * a client's clock does not skip. */
 int64_t model_next_beat_ms(const model *self);
-/* Sends the heartbeats that are due, and cuts connections that were silent for two heartbeats. model_advance sends none.
+/* Sends the heartbeats that are due, and cuts connections that were silent for two heartbeats. While model_reads() is 0,
+ * silence does not count. model_advance sends no heartbeats.
  *
  * wall_ms: a monotonic time of the caller, which may be the model's own. */
 void model_beat(model *self, int64_t wall_ms);
@@ -87,7 +88,7 @@ bh_bytes model_output(const model_link *link);
 void model_sent(model_link *link, size_t size);
 /* Returns 1 if the broker closes the connection once its output is sent. */
 int model_is_closing(const model_link *link);
-/* The connection is gone, by an order of either side or without one. Frees the link. */
+/* The connection is gone: closed by either side, or cut. Frees the link. */
 void model_disconnect(model_link *link);
 
 /*
@@ -113,6 +114,7 @@ void model_disconnect(model_link *link);
  *     policy VHOST NAME PATTERN queues|exchanges|all PRIORITY JSON    (operator-policy: the same)
  *     policy delete VHOST NAME
  *     resend MS                       sets after which time unconfirmed dead letters are sent again
+ *     consumer-timeout MS             sets how long a consumer may hold a message, in queues without a timeout of their own
  *     max-message BYTES               sets the most bytes of a message's body
  *     cluster NAME                    sets the cluster's name
  *     leader VHOST QUEUE              a quorum queue's leader moves: what is unacknowledged is ready again

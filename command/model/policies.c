@@ -210,21 +210,21 @@ static void apply(model_vhost *vhost)
         model_policies_apply_to_exchange(vhost->exchanges.items[i].object);
 }
 
-static bh_status fill(model_policy *self, const model_policy_order *order)
+static bh_status fill(model_policy *self, const model_policy_command *command)
 {
-    int is_all = strcmp(order->apply_to, "all") == 0;
-    size_t size = strlen(order->apply_to);
-    self->priority = order->priority;
-    self->is_operator = order->is_operator;
-    self->for_queues = is_all || (size >= 6 && strcmp(order->apply_to + size - 6, "queues") == 0);
-    self->for_exchanges = is_all || strcmp(order->apply_to, "exchanges") == 0;
-    self->name = bh__duplicate(order->name, strlen(order->name) + 1);
+    int is_all = strcmp(command->apply_to, "all") == 0;
+    size_t size = strlen(command->apply_to);
+    self->priority = command->priority;
+    self->is_operator = command->is_operator;
+    self->for_queues = is_all || (size >= 6 && strcmp(command->apply_to + size - 6, "queues") == 0);
+    self->for_exchanges = is_all || strcmp(command->apply_to, "exchanges") == 0;
+    self->name = bh__duplicate(command->name, strlen(command->name) + 1);
     if (!self->name)
         return BH_ERR_NO_MEMORY;
     if (!self->for_queues && !self->for_exchanges)
         return BH_ERR_ARGUMENT;
-    self->has_pattern = regcomp(&self->pattern, order->pattern, REG_EXTENDED | REG_NOSUB) == 0;
-    return self->has_pattern ? model_definition_read(&self->definition, order->definition) : BH_ERR_ARGUMENT;
+    self->has_pattern = regcomp(&self->pattern, command->pattern, REG_EXTENDED | REG_NOSUB) == 0;
+    return self->has_pattern ? model_definition_read(&self->definition, command->definition) : BH_ERR_ARGUMENT;
 }
 
 static model_policy *find_by_name(const model_vhost *vhost, const char *name, int is_operator)
@@ -236,18 +236,18 @@ static model_policy *find_by_name(const model_vhost *vhost, const char *name, in
     return NULL;
 }
 
-bh_status model_policies_set(model_vhost *vhost, const model_policy_order *order)
+bh_status model_policies_set(model_vhost *vhost, const model_policy_command *command)
 {
     model_policy added = {.name = NULL};
     void *policies = vhost->policies;
     int is_there = bh__reserve(&policies, &vhost->policy_capacity, sizeof *vhost->policies, vhost->policy_count + 1);
     vhost->policies = policies;
-    bh_status status = is_there ? fill(&added, order) : BH_ERR_NO_MEMORY;
+    bh_status status = is_there ? fill(&added, command) : BH_ERR_NO_MEMORY;
     if (status != BH_OK) {
         free_policy(&added);
         return status;
     }
-    model_policy *known = find_by_name(vhost, order->name, order->is_operator);
+    model_policy *known = find_by_name(vhost, command->name, command->is_operator);
     if (known)
         free_policy(known);
     else

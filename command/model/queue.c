@@ -69,6 +69,7 @@ model_queue *model_queue_add(model_vhost *vhost, bh_bytes name, int is_quorum, b
     self->level_count = count_levels(vhost, is_quorum, arguments);
     self->levels = calloc(self->level_count, sizeof *self->levels);
     self->used_ms = vhost->broker->now_ms;
+    self->looks_ms = INT64_MAX;
     if (!self->text || !self->argument_bytes || !self->levels || !model_names_add(&vhost->queues, self->name, self)) {
         model_queue_free(self);
         return NULL;
@@ -179,6 +180,7 @@ model_entry *model_queue_push(model_queue *self, model_message *message)
     entry->failed = message->failed;
     model_list_append(&self->levels[entry->level], entry);
     count_ready(self, entry);
+    self->has_new_head |= self->ready_count == 1;
     return entry;
 }
 
@@ -190,6 +192,7 @@ void model_queue_return(model_queue *self, model_entry *entry, int is_back)
     entry->is_immediate = entry->is_fresh = 0;
     if (!self->is_quorum) {
         insert(&self->levels[entry->level], entry);
+        self->has_new_head = 1;
     } else if (is_back) {
         entry->position = self->next_position++;
         if (self->level_count > 2)
@@ -240,5 +243,6 @@ model_entry *model_queue_pop(model_queue *self)
     if (entry->level >= 0 && self->is_quorum)
         self->turns = self->turns == 2 ? 0 : self->turns + 1;
     model_queue_take(self, entry);
+    self->has_new_head = 1;
     return entry;
 }

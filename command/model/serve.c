@@ -4,7 +4,7 @@
 #include "common/options.h"
 #include "common/output.h"
 #include "model/clients.h"
-#include "model/orders.h"
+#include "model/commands.h"
 #include "model/program.h"
 
 #include <arpa/inet.h>
@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -29,7 +30,7 @@ typedef struct host {
     model *model;
     int listener;
     clients clients;
-    orders orders;
+    commands commands;
     program program;
     int skips;
     int64_t start_ms;   /* wall clock, monotonic, at the model's time 0 */
@@ -70,13 +71,17 @@ static int poll_ms(const host *self, int64_t wall_ms)
     int64_t until_ms = next_ms == INT64_MAX ? INT64_MAX : next_ms - self->skipped_ms + self->start_ms;
     until_ms = bh__earlier(until_ms, model_next_beat_ms(self->model));
     until_ms = bh__earlier(until_ms, clients_next_ms(&self->clients));
+    if (wall_ms < self->clients.accept_ms)
+        until_ms = bh__earlier(until_ms, self->clients.accept_ms);
+    if (wall_ms < self->commands.accept_ms)
+        until_ms = bh__earlier(until_ms, self->commands.accept_ms);
     if (may_skip(self))
         until_ms = bh__earlier(until_ms, self->busy_ms + QUIET_MS);
     int64_t left_ms = until_ms == INT64_MAX ? LONGEST_MS : until_ms - wall_ms;
     return (int)(left_ms < 0 ? 0 : bh__earlier(left_ms, LONGEST_MS));
 }
 
-/* ----------------------------------------------------------------------------------------------------------------- orders */
+/* ----------------------------------------------------------------------------------------------------------------- commands */
 
 /* The words that concern the clock are obeyed here; the model obeys the rest. */
 static bh_status obey(void *data, const char *line, bh__report *answer)
@@ -119,22 +124,24 @@ static int open_listener(host *self)
 static void serve_once(host *self, const sigset_t *mask)
 {
     size_t count = self->clients.count;
-    struct pollfd *polled = must(calloc(count + ORDERS_MOST + 1, sizeof *polled));
-    struct pollfd *of_orders = polled + count, *of_listener = of_orders + ORDERS_MOST;
-    clients_fill(&self->clients, polled);
-    orders_fill(&self->orders, of_orders);
-    *of_listener = (struct pollfd){.fd = self->listener, .events = POLLIN};
-    int wait_ms = poll_ms(self, bh__monotonic_ms());
-    struct timespec wait = {wait_ms / 1000, wait_ms % 1000 * 1000000L};
-    int is_ready = ppoll(polled, count + ORDERS_MOST + 1, &wait, mask) > 0;
+    struct pollfd *polled = must(calloc(count + COMMANDS_MOST + 1, sizeof *polled));
+    struct pollfd *of_commands = polled + count, *of_listener = of_commands + COMMANDS_MOST;
     int64_t wall_ms = bh__monotonic_ms();
+    int may_accept = count < self->clients.most && wall_ms >= self->clients.accept_ms;
+    clients_fill(&self->clients, polled);
+    commands_fill(&self->commands, of_commands, wall_ms);
+    *of_listener = (struct pollfd){.fd = may_accept ? self->listener : -1, .events = POLLIN};
+    int wait_ms = poll_ms(self, wall_ms);
+    struct timespec wait = {wait_ms / 1000, wait_ms % 1000 * 1000000L};
+    int is_ready = ppoll(polled, count + COMMANDS_MOST + 1, &wait, mask) > 0;
     int is_busy = 0;
+    wall_ms = bh__monotonic_ms();
     run_timers(self, wall_ms);
     if (is_ready) {
         is_busy = clients_read(&self->clients, polled, count);
-        orders_work(&self->orders, of_orders);
+        commands_work(&self->commands, of_commands, wall_ms);
         if (of_listener->revents)
-            clients_accept(&self->clients, self->listener, self->model);
+            clients_accept(&self->clients, self->listener, self->model, wall_ms);
     }
     is_busy |= clients_write(&self->clients, wall_ms);
     if (is_busy)
@@ -144,16 +151,27 @@ static void serve_once(host *self, const sigset_t *mask)
     free(polled);
 }
 
+/* poll() fails if it gets more items than the process may have files. */
+static size_t most_clients(void)
+{
+    struct rlimit files;
+    rlim_t others = COMMANDS_MOST + 1;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur <= others)
+        return 1;
+    return (size_t)(files.rlim_cur - others);
+}
+
 static void serve(host *self, int has_program)
 {
     sigset_t mask;
     int is_told = 0;
+    self->clients.most = most_clients();
     sigprocmask(SIG_SETMASK, NULL, &mask);
     sigdelset(&mask, SIGCHLD);
     sigdelset(&mask, SIGINT);
     sigdelset(&mask, SIGTERM);
     for (;;) {
-        int is_ending = is_interrupted() || self->orders.has_ended;
+        int is_ending = is_interrupted() || self->commands.has_ended;
         if (has_program ? program_has_ended(&self->program) : is_ending)
             return;
         if (is_ending && !is_told)
@@ -212,7 +230,7 @@ static int run(host *self, char **words)
 static void destroy(host *self)
 {
     clients_close(&self->clients);
-    orders_close(&self->orders);
+    commands_close(&self->commands);
     if (self->listener >= 0)
         close(self->listener);
     model_free(self->model);
@@ -220,7 +238,7 @@ static void destroy(host *self)
 
 int model_main(int count, char **arguments)
 {
-    host self = {.version = "4.3", .clock = "skip", .listener = -1, .orders = {.listener = -1}};
+    host self = {.version = "4.3", .clock = "skip", .listener = -1, .commands = {.listener = -1}};
     const option_rule rules[] = {
         {"version", 0, OPTION_TEXT, "VERSION", "of RabbitMQ: 3.10, 4.0 or 4.3 [4.3]", &self.version},
         {"clock", 0, OPTION_TEXT, "CLOCK", "skip: waits take no time; real [skip]", &self.clock},
@@ -237,7 +255,7 @@ int model_main(int count, char **arguments)
     program_watch();
     signal(SIGPIPE, SIG_IGN);
     int code = create_model(&self) == BH_OK ? EX_OK : EX_OSERR;
-    if (code == EX_OK && (!open_listener(&self) || !orders_open(&self.orders, self.control, obey, &self)))
+    if (code == EX_OK && (!open_listener(&self) || !commands_open(&self.commands, self.control, obey, &self)))
         code = EX_UNAVAILABLE;
     if (code == EX_OK)
         code = run(&self, arguments + at);

@@ -2,6 +2,7 @@
 
 #include "common/options.h"
 #include "common/output.h"
+#include "common/unix_socket.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -9,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -17,48 +17,11 @@ enum { BACKLOG = 128, TYPE = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK };
 
 /* --------------------------------------------------------------------------------------------------------- Unix sockets */
 
-/* Returns 1 if the path is a socket, and no symbolic link to one. */
-static int is_socket(const char *path, int *exists)
-{
-    struct stat found;
-    *exists = lstat(path, &found) == 0;
-    return *exists && S_ISSOCK(found.st_mode);
-}
-
-/* Removes the socket's file of a program that has ended: nothing listens there. */
-static void remove_stale(const struct sockaddr_un *address)
-{
-    int probe = socket(AF_UNIX, TYPE, 0);
-    if (probe >= 0 && connect(probe, (const struct sockaddr *)address, sizeof *address) != 0 && errno == ECONNREFUSED)
-        unlink(address->sun_path);
-    if (probe >= 0)
-        close(probe);
-}
-
 static int open_unix(const char *path)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (!*path || strlen(path) >= sizeof address.sun_path)
-        options_refuse("--listen: '%s' is no path of a Unix socket: at most %zu bytes", path,
-                       sizeof address.sun_path - 1);
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", path);
-    int exists, is_ours = is_socket(path, &exists);
-    if (exists && !is_ours) {
-        complain("cannot listen at %s: it exists and is no socket; remove it, or choose another path", path);
-        return -1;
-    }
-    if (is_ours)
-        remove_stale(&address);
-    int made = socket(AF_UNIX, TYPE, 0);
-    mode_t before = umask(0117); /* the socket is for this user and group alone, from its first moment */
-    int is_open = made >= 0 && bind(made, (struct sockaddr *)&address, sizeof address) == 0;
-    umask(before);
-    is_open = is_open && listen(made, BACKLOG) == 0;
-    if (!is_open)
-        complain("cannot listen at %s: %s", path, strerror(errno));
-    if (!is_open && made >= 0)
-        close(made);
-    return is_open ? made : -1;
+    if (!*path || strlen(path) > unix_socket_most())
+        options_refuse("--listen: '%s' is no path of a Unix socket: at most %zu bytes", path, unix_socket_most());
+    return unix_socket_listen(path, 0117, BACKLOG); /* for this user and group alone */
 }
 
 /* ------------------------------------------------------------------------------------------------------------ addresses */
@@ -112,12 +75,10 @@ static socklen_t name_of(int socket, struct sockaddr_storage *address)
 void listening_close(int socket)
 {
     struct sockaddr_storage address;
-    int exists;
     if (socket < 0)
         return;
-    const char *path = ((struct sockaddr_un *)&address)->sun_path;
-    if (name_of(socket, &address) && address.ss_family == AF_UNIX && is_socket(path, &exists))
-        unlink(path);
+    if (name_of(socket, &address) && address.ss_family == AF_UNIX)
+        unix_socket_remove(((struct sockaddr_un *)&address)->sun_path);
     close(socket);
 }
 

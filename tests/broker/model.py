@@ -43,15 +43,15 @@ def command_path() -> Path:
 
 @contextlib.contextmanager
 def running(version: str) -> Iterator[tuple[dict[str, str], subprocess.Popen[str]]]:
-    """Runs a model; yields the environment of its clients, and its process."""
+    """Runs a model; yields the environment of its clients, and its process. Raises OSError if it ends with a failure."""
     with tempfile.TemporaryDirectory(prefix="backhop-model-") as directory:
-        control, ctl = f"{directory}/control", Path(directory, "ctl")
+        control, ctl, log = f"{directory}/control", Path(directory, "ctl"), Path(directory, "log")
         words = shlex.join([sys.executable, "-I", "-S", str(Path(__file__).resolve()), control])
         ctl.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         ctl.chmod(0o755)
         clock = os.environ.get("BACKHOP_MODEL_CLOCK", "real")
         arguments = [str(command_path()), "model", "--version", version, "--clock", clock, "--control", control]
-        with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        with log.open("w") as errors, subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=errors, text=True) as process:
             assert process.stdout
             try:
                 url = process.stdout.readline().strip()
@@ -61,6 +61,8 @@ def running(version: str) -> Iterator[tuple[dict[str, str], subprocess.Popen[str
                 yield names, process
             finally:
                 process.terminate()
+        if process.returncode:  # a crash, or a report of a sanitizer
+            raise OSError(f"the model ended with status {process.returncode}: {log.read_text()}")
 
 
 # ---------------------------------------------------------------------------------------------------------------- requests
@@ -148,6 +150,10 @@ def evaluated(erlang: str) -> Iterator[str]:
         yield line("cluster", strings[0])
     elif match := re.search(r"confirm_timeout, *(\d+)\)", erlang):
         yield line("resend", match[1])
+    elif match := re.search(r"consumer_timeout, *(\d+)\)", erlang):
+        yield line("consumer-timeout", match[1])
+    elif "channel_tick_interval" in erlang:
+        return  # the model's timeouts are exact
     elif match := re.search(r"max_message_size, *(\d+)\)", erlang):
         yield line("max-message", match[1])
     else:

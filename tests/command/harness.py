@@ -62,26 +62,32 @@ def run(*arguments: object, stdin: str = "", **environment: str) -> Ran:
 
 
 def long(test: Any) -> Any:
-    """Marks a class or a method that takes a second or more on a quiet machine, or kills the broker.
-
-    `tests/command/run BUILD fast` leaves it out.
-    """
+    """Marks a class or a method that takes a second or more on a quiet machine, or kills the broker."""
     test.is_long = True
     return test
 
 
-class Loader(unittest.TestLoader):
-    """Loads all tests, or all but the long ones."""
+def managed(test: Any) -> Any:
+    """Marks a class or a method that needs the management API, which a model of RabbitMQ does not have."""
+    test.is_managed = True
+    url = os.environ.get("BACKHOP_MANAGEMENT_URL")
+    return unittest.skipUnless(url, "BACKHOP_MANAGEMENT=1 was not set: the broker has no management API")(test)
 
-    def __init__(self, is_fast: bool) -> None:
+
+class Loader(unittest.TestLoader):
+    """Loads the tests that a function of their marks chooses."""
+
+    def __init__(self, is_chosen: Callable[[bool, bool, bool], bool]) -> None:
         super().__init__()
-        self.is_fast = is_fast
+        self.is_chosen = is_chosen
 
     def getTestCaseNames(self, case: type[unittest.TestCase]) -> list[str]:  # noqa: N802
+        def has(mark: str, name: str) -> bool:
+            return hasattr(case, mark) or hasattr(getattr(case, name), mark)
+
         names = super().getTestCaseNames(case)
-        if not self.is_fast:
-            return names
-        return [name for name in names if not hasattr(case, "is_long") and not hasattr(getattr(case, name), "is_long")]
+        is_live = case.__module__.startswith("live.")
+        return [name for name in names if self.is_chosen(is_live, has("is_long", name), has("is_managed", name))]
 
 
 class TimedResult(unittest.TextTestResult):

@@ -800,24 +800,6 @@ void broker_publish_numbers(broker *self, const char *queue, int count)
     free(confirmed);
 }
 
-int broker_try_republish(broker *self, const message *taken, const char *exchange, const char *routing_key,
-                         const char *expiration)
-{
-    amqp_pool_t pool;
-    void *decoded;
-    init_amqp_pool(&pool, 4096);
-    int status = amqp_decode_properties(AMQP_BASIC_CLASS, &pool, amqp_bytes_of(taken->raw), &decoded);
-    ck_assert_int_eq(status, AMQP_STATUS_OK);
-    amqp_basic_properties_t properties = *(amqp_basic_properties_t *)decoded;
-    if (expiration) {
-        properties._flags |= AMQP_BASIC_EXPIRATION_FLAG;
-        properties.expiration = amqp_cstring_bytes(expiration);
-    }
-    int result = broker_try_publish(self, exchange, routing_key, &properties, taken->body);
-    empty_amqp_pool(&pool);
-    return result;
-}
-
 int broker_try_get(broker *self, const char *queue, message *out)
 {
     amqp_rpc_reply_t reply = amqp_basic_get(self->state, CHANNEL, amqp_cstring_bytes(queue), 0);

@@ -107,11 +107,6 @@ int broker_try_publish(broker *self, const char *exchange, const char *routing_k
 /* Publishes the numbers from 0 to count - 1, in decimal, and waits for their confirms. */
 void broker_publish_numbers(broker *self, const char *queue, int count);
 
-/* Publishes a taken message again as hand-written code does: with all its properties and headers, x-death among them.
- * Sets this expiration if there is one. Returns as broker_try_publish. */
-int broker_try_republish(broker *self, const message *taken, const char *exchange, const char *routing_key,
-                         const char *expiration);
-
 /* Takes a message off the queue, waiting for it; free it with message_free. */
 void broker_get(broker *self, const char *queue, message *out);
 /* Gets without waiting: returns 0 if there is no message. */

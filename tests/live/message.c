@@ -166,38 +166,3 @@ int64_t message_int(const message *self, const char *name)
     ck_assert_msg(value.data[0] == 'l', "the header %s is a '%c', not a long", name, value.data[0]);
     return (int64_t)big_endian(value.data + 1, 8);
 }
-
-static bh_bytes find_in_record(const message *self, const char *name, size_t index, const char *field)
-{
-    bh_bytes value = message_header(self, name);
-    if (value.size == 0)
-        return value;
-    ck_assert_msg(value.data[0] == 'A', "the header %s is a '%c', not an array", name, value.data[0]);
-    bh_bytes rest = string_of(value);
-    while (rest.size > 0) {
-        bh_bytes record = cut_value(&rest);
-        if (index-- > 0)
-            continue;
-        ck_assert_msg(record.data[0] == 'F', "the header %s holds a '%c', not a table", name, record.data[0]);
-        return find(string_of(record), field);
-    }
-    return (bh_bytes){NULL, 0};
-}
-
-int64_t message_record_int(const message *self, const char *name, size_t index, const char *field)
-{
-    bh_bytes value = find_in_record(self, name, index, field);
-    if (value.size == 0)
-        return -1;
-    ck_assert_msg(value.data[0] == 'l', "%s[%zu].%s is a '%c', not a long", name, index, field, value.data[0]);
-    return (int64_t)big_endian(value.data + 1, 8);
-}
-
-bh_bytes message_record_string(const message *self, const char *name, size_t index, const char *field)
-{
-    bh_bytes value = find_in_record(self, name, index, field);
-    if (value.size == 0)
-        return value;
-    ck_assert_msg(value.data[0] == 'S', "%s[%zu].%s is a '%c', not a string", name, index, field, value.data[0]);
-    return string_of(value);
-}

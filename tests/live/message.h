@@ -28,9 +28,5 @@ int message_next_header(const message *self, size_t *position, bh_bytes *name, b
 /* A long string or an integer of type l. Fails the test if the header is something else. */
 bh_bytes message_string(const message *self, const char *name);
 int64_t message_int(const message *self, const char *name);
-/* An integer of a table inside an array, as x-death has them: header[index][field]. -1 if it is missing. */
-int64_t message_record_int(const message *self, const char *name, size_t index, const char *field);
-/* Its string; data NULL if it is missing. */
-bh_bytes message_record_string(const message *self, const char *name, size_t index, const char *field);
 
 #endif

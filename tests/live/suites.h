@@ -13,7 +13,6 @@ Suite *suite_connecting(void);
 Suite *suite_running(void);
 Suite *suite_takeover(void);
 Suite *suite_replay(void);
-Suite *suite_recipes(void);
 Suite *suite_holding(void);
 Suite *suite_faults(void);
 Suite *suite_stopping(void);

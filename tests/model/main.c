@@ -7,7 +7,6 @@ int main(void)
 {
     SRunner *runner = srunner_create(suite_topology());
     srunner_add_suite(runner, suite_messages());
-    srunner_add_suite(runner, suite_dead_letters());
     srunner_add_suite(runner, suite_sessions());
     srunner_add_suite(runner, suite_operator());
     srunner_add_suite(runner, suite_hostile());

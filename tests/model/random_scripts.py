@@ -7,9 +7,11 @@ same, whatever their speed. TTLs are either short, and waited for, or too long t
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 import secrets
+import time
 from typing import Any
 
 import amqp
@@ -56,13 +58,15 @@ def make(seed: str) -> Script:
         "seed": seed,
         "queues": queues,
         "bound": bound,
+        "alternate": source.choice([*names, None, None]),
         "steps": [step(source, names, n) for n in range(STEPS)],
     }
 
 
 def step(source: random.Random, names: list[str], number: int) -> list[Any]:
     kind = source.choices(
-        ["publish", "get", "settle", "close", "purge", "copy", "declare"], [22, 34, 30, 3, 1, 8, 2]
+        ["publish", "get", "settle", "close", "purge", "copy", "declare", "consume"],
+        [22, 30, 28, 3, 1, 8, 2, 6],
     )[0]
     name = source.choice(names)
     if kind in ("publish", "copy"):
@@ -76,6 +80,8 @@ def step(source: random.Random, names: list[str], number: int) -> list[Any]:
             headers[source.choice(["CC", "BCC"])] = {"array": [source.choice(names)]}
         if source.random() < 0.3:
             headers.update({"z": 1, "a": {"int32": 2}})
+        if properties.get("expiration") == "0" and (headers or kind == "copy"):
+            properties["expiration"] = str(SHORT_MS)  # at once, it would race with its other copies
         exchange = source.choice(["", "", "", "~x"])
         where = [exchange, source.choice([name, "nowhere"]) if source.random() < 0.2 else name]
         return [
@@ -91,6 +97,8 @@ def step(source: random.Random, names: list[str], number: int) -> list[Any]:
         action = source.choice(["ack", "nack", "nack", "reject", "reject"])
         requeue, multiple = source.random() < 0.5, action != "reject" and source.random() < 0.2
         return [kind, action, source.randrange(100), requeue, multiple]
+    if kind == "consume":
+        return [kind, name, source.randrange(4), source.random() < 0.5]
     if kind == "declare":
         return [
             kind,
@@ -109,6 +117,7 @@ class RandomPlay(Play):
         super().__init__({}, url, "", "", f"s{secrets.token_hex(3)}.", control)
         self.random = script
         self.holding: list[Item] = []
+        self.queue_of: dict[int, str] = {}  # by delivery tag
         self.has_short_ttls = any(
             word in json.dumps(script) for word in ("x-message-ttl", f'"{SHORT_MS}"', '"0"')
         )
@@ -134,7 +143,10 @@ class RandomPlay(Play):
             await self.clean()
 
     async def begin(self) -> None:
-        await self.do_exchange(self.prefix + "x", type="direct")
+        alternate = self.random.get("alternate")
+        arguments = {"alternate-exchange": self.prefix + "alternate"} if alternate else None
+        await self.do_exchange(self.prefix + "alternate", type="fanout")
+        await self.do_exchange(self.prefix + "x", type="direct", arguments=arguments)
         marker = self.out(
             {
                 "x-message-ttl": MARKER_MS,
@@ -146,6 +158,8 @@ class RandomPlay(Play):
         await self.do_declare(self.prefix + "marker", type="classic", arguments=marker)
         for name, arguments in self.out(self.random["queues"]):
             await self.do_declare(name, type=None, arguments=arguments)
+        if alternate:
+            await self.do_bind(self.out(alternate), to=self.prefix + "alternate")
         for name in self.out(self.random["bound"]):
             await self.do_bind(name, to=self.prefix + "x", key="k")
             await self.do_bind(name, to=self.prefix + "x", key=name)
@@ -232,6 +246,7 @@ class RandomPlay(Play):
             item = await (await self.channel("a")).call("basic.get", queue=name)
             if item.name == "basic.get-ok":
                 self.holding.append(item)
+                self.queue_of[item.fields["tag"]] = name
                 return [name, *self.message(item)]
         return "empty"
 
@@ -240,6 +255,9 @@ class RandomPlay(Play):
             return "nothing in hand"
         item = self.holding[which % len(self.holding)]
         at = self.holding.index(item)
+        queues = {self.queue_of[each.fields["tag"]] for each in self.holding[: at + 1]}
+        if not requeue and len(queues) > 1:
+            multiple = False  # dead letters of several queues come in any order
         self.holding = (
             self.holding[at + 1 :]
             if multiple
@@ -251,6 +269,21 @@ class RandomPlay(Play):
         (await self.channel("a")).send(f"basic.{action}", tag=item.fields["tag"], **options)
         await self.do_sync("a")
         return "settled"
+
+    async def try_consume(self, queue: str, prefetch: int, acks: bool) -> Any:
+        """Consumes up to a prefetch (0: all); may acknowledge these and consume again. Then ends the channel."""
+        channel = await self.channel("consumer")
+        await self.do_qos(prefetch, on="consumer")
+        await self.do_consume(queue, on="consumer")
+        found: list[Any] = []
+        for _ in range(1 + acks):
+            await self.rest()
+            items, channel.inbox = channel.inbox, []
+            found += [[self.message(item), item.fields["tag"]] for item in items]
+            if acks and items:
+                channel.send("basic.ack", tag=0, multiple=True)
+        await self.do_close_channel("consumer")
+        return found
 
     async def try_close(self, _: str) -> Any:
         self.holding = []
@@ -273,6 +306,9 @@ async def difference(script: Script, urls: list[str], control: Control) -> tuple
     """Plays a script on both brokers; returns the first step that differs, and both observations. None: no difference."""
     seen = await asyncio.gather(*(RandomPlay(script, url, control).seen_of_all() for url in urls))
     steps = script["steps"]
+    for each in seen:
+        if len(each) < 2 * len(steps):  # nothing was compared after that
+            return max(len(each) - 1, 0) // 2, f"ended early: {each[-1] if each else ''}"
     for number, pair in enumerate(zip(*seen, strict=False)):
         if pair[0] != pair[1]:
             at = min(number // 2, len(steps) - 1)
@@ -306,27 +342,35 @@ async def shorten(script: Script, at: int, urls: list[str], control: Control) ->
     return script
 
 
-async def compare(seed: str, count: int, urls: list[str], control: Control, jobs: int) -> int:
-    """Compares `count` scripts; returns 1 if one differs."""
-    places = asyncio.Semaphore(jobs)
-    failed = 0
+async def compare(
+    seed: str, count: int, seconds: float, urls: list[str], control: Control, jobs: int
+) -> int:
+    """Compares `count` scripts, or scripts for so many seconds; returns 1 if one differs."""
+    until = time.monotonic() + seconds
+    numbers = itertools.count()
+    failed = played = 0
 
     async def one(number: int) -> None:
         nonlocal failed
-        async with places:
-            script = make(f"{seed}.{number}")
-            found = await difference(script, urls, control)
-            if not found:
-                return
-            found = await difference(script, urls, control)
-            if not found:  # what shows only once is a matter of time
-                return
-            failed += 1
-            short = await shorten(script, found[0], urls, control)
-            last = await difference(short, urls, control)
-            print(f"DIFFERS --random {seed}, script {number}\n{json.dumps(short)}")
-            print(f"{(last or found)[1]}{'' if last else ' (of the whole script)'}", flush=True)
+        script = make(f"{seed}.{number}")
+        found = await difference(script, urls, control)
+        if not found:
+            return
+        found = await difference(script, urls, control)
+        if not found:  # what shows only once is a matter of time
+            return
+        failed += 1
+        short = await shorten(script, found[0], urls, control)
+        last = await difference(short, urls, control)
+        print(f"DIFFERS --random {seed}, script {number}\n{json.dumps(short)}")
+        print(f"{(last or found)[1]}{'' if last else ' (of the whole script)'}", flush=True)
 
-    await asyncio.gather(*(one(number) for number in range(count)))
-    print(f"{count} random scripts, {failed} differ")
+    async def some() -> None:
+        nonlocal played
+        while time.monotonic() < until if seconds else played < count:
+            played += 1
+            await one(next(numbers))
+
+    await asyncio.gather(*(some() for _ in range(jobs)))
+    print(f"{played} random scripts of the seed {seed}, {failed} differ")
     return 1 if failed else 0

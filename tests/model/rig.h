@@ -93,11 +93,4 @@ void rig_advance(rig *self, int64_t span_ms);
 /* Executes a command; it must succeed. */
 void rig_control(rig *self, const char *line);
 
-/* Returns a header of the last delivery: an integer, or -1. */
-int64_t rig_header(const rig *self, const char *name);
-/* Return a field of the i-th record of x-death: a number, or -1; a text, or "". */
-int64_t rig_death_number(const rig *self, size_t i, const char *name);
-bh_bytes rig_death_text(const rig *self, size_t i, const char *name);
-size_t rig_deaths(const rig *self);
-
 #endif

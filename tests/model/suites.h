@@ -6,7 +6,6 @@
 
 Suite *suite_topology(void);
 Suite *suite_messages(void);
-Suite *suite_dead_letters(void);
 Suite *suite_sessions(void);
 Suite *suite_operator(void);
 Suite *suite_hostile(void);

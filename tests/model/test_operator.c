@@ -31,22 +31,6 @@ START_TEST(a_kill_keeps_what_is_durable)
 }
 END_TEST
 
-START_TEST(an_alarm_blocks_publishers)
-{
-    rig *r = rig_new("4.3");
-    rig_declare(r, "q", "classic", NULL, 0);
-    rig_control(r, "alarm on");
-    rig_publish_raw(r, "", "q", "m", NULL, 0);
-    rig_expect(r, AMQP_CONNECTION_BLOCKED_METHOD);
-    rig_expect_nothing(r);
-    ck_assert(!model_reads(r->link));
-    rig_control(r, "alarm off");
-    rig_expect(r, AMQP_CONNECTION_UNBLOCKED_METHOD);
-    rig_expect(r, AMQP_BASIC_ACK_METHOD);
-    rig_free(r);
-}
-END_TEST
-
 START_TEST(a_policy_dead_letters_and_its_end_stops_that)
 {
     rig *r = rig_new("4.3");
@@ -67,30 +51,6 @@ START_TEST(a_policy_dead_letters_and_its_end_stops_that)
 }
 END_TEST
 
-START_TEST(an_operator_closes_a_connection_with_a_text)
-{
-    rig *r = rig_new("4.3");
-    rig_control(r, "close all 320 'CONNECTION_FORCED - a test'");
-    rig_expect_close(r, 320, "CONNECTION_FORCED - a test");
-    rig_free(r);
-}
-END_TEST
-
-START_TEST(permissions_refuse_what_no_pattern_matches)
-{
-    rig *r = rig_new("4.3");
-    rig_declare(r, "q", "classic", NULL, 0);
-    rig_control(r, "permissions / guest '' '^x$' '.*'");
-    rig_publish_raw(r, "", "q", "m", NULL, 0);
-    rig_expect_close(r, 403,
-                     "ACCESS_REFUSED - write access to exchange 'amq.default' in vhost '/' refused for user 'guest'");
-    rig_send_declare(r, "other", "classic", NULL, 0);
-    rig_expect_close(r, 403,
-                     "ACCESS_REFUSED - configure access to queue 'other' in vhost '/' refused for user 'guest'");
-    rig_free(r);
-}
-END_TEST
-
 START_TEST(all_queues_can_be_deleted)
 {
     rig *r = rig_new("4.3");
@@ -104,6 +64,21 @@ START_TEST(all_queues_can_be_deleted)
     ck_assert_int_eq(model_control(r->broker, "list queues", &answer), BH_OK);
     ck_assert_uint_eq(answer.size, 0);
     bh__report_free(&answer);
+    rig_free(r);
+}
+END_TEST
+
+START_TEST(the_consumer_timeout_can_be_shortened)
+{
+    rig *r = rig_new("4.0");
+    rig_declare(r, "q", "quorum", NULL, 0);
+    rig_control(r, "consumer-timeout 3000");
+    rig_publish(r, "", "q", "m", NULL);
+    rig_get(r, "q", "m");
+    rig_advance(r, 2999);
+    rig_expect_nothing(r);
+    rig_advance(r, 1);
+    rig_expect(r, AMQP_CHANNEL_CLOSE_METHOD);
     rig_free(r);
 }
 END_TEST
@@ -172,11 +147,9 @@ Suite *suite_operator(void)
     Suite *suite = suite_create("operator");
     TCase *tests = tcase_create("operator");
     tcase_add_test(tests, a_kill_keeps_what_is_durable);
-    tcase_add_test(tests, an_alarm_blocks_publishers);
     tcase_add_test(tests, a_policy_dead_letters_and_its_end_stops_that);
-    tcase_add_test(tests, an_operator_closes_a_connection_with_a_text);
-    tcase_add_test(tests, permissions_refuse_what_no_pattern_matches);
     tcase_add_test(tests, all_queues_can_be_deleted);
+    tcase_add_test(tests, the_consumer_timeout_can_be_shortened);
     tcase_add_test(tests, a_user_logs_in_until_deleted);
     tcase_add_test(tests, wrong_commands_are_refused);
     tcase_add_test(tests, lists_have_a_line_each);

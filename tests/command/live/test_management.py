@@ -12,7 +12,6 @@ import shlex
 import subprocess
 import threading
 import time
-import unittest
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -20,12 +19,12 @@ from collections.abc import Callable, Iterator
 from http.client import HTTPResponse
 from typing import Any
 
-from harness import BUILD, LIMIT_S, NO_PERMISSION, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, Terminal, broker_ctl, exporter, long, rig, run, scrape
+from harness import BUILD, LIMIT_S, NO_PERMISSION, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, Terminal, broker_ctl, exporter, long, managed, rig, run, scrape
 
 URL = os.environ.get("BACKHOP_MANAGEMENT_URL", "")
 
 
-@unittest.skipUnless(URL, "BACKHOP_MANAGEMENT=1 was not set: the broker has no management API")
+@managed
 class Managed(LiveCase):
     def get(self, path: str) -> dict:
         with self.ask("GET", path) as answer:
@@ -72,7 +71,7 @@ class Managed(LiveCase):
                 server.shutdown()
 
 
-@unittest.skipUnless(URL, "BACKHOP_MANAGEMENT=1 was not set: the broker has no management API")
+@managed
 class Management(Managed):
     def findings(self, *arguments: object) -> str:
         return "".join(each["finding"] + "\n" for each in self.ends(UNAVAILABLE, "doctor", "-m", URL, "--json", *arguments).objects
@@ -409,7 +408,7 @@ class Management(Managed):
         self.assertNotIn("problem ", self.ok("doctor", queue, "--patience", "0s", "-m", URL).stdout)
 
 
-@unittest.skipUnless(URL, "BACKHOP_MANAGEMENT=1 was not set: the broker has no management API")
+@managed
 class Permissions(Managed):
     """A worker retries and parks with the permissions that `topology permissions` prints, and with no others."""
 

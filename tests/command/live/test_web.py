@@ -5,12 +5,11 @@ import json
 import os
 import tempfile
 import time
-import unittest
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from harness import BUILD, INTERRUPTED, LIMIT_S, TRY_AGAIN, Gate, drain, long, rig
+from harness import BUILD, INTERRUPTED, LIMIT_S, TRY_AGAIN, Gate, drain, long, managed, rig
 from webclient import Web, WebCase
 
 MANY = 3000  # messages of a look
@@ -225,7 +224,7 @@ class Looks(WebCase):
         self.assertEqual(len(self.saved(queue)), 20501)
 
     @long
-    @unittest.skipUnless(os.environ.get("BACKHOP_MANAGEMENT_URL"), "needs the management API")
+    @managed
     def test_without_names_it_finds_the_queues(self):
         queue = self.parked(1, "bad")
         page = self.web("--management", os.environ["BACKHOP_MANAGEMENT_URL"])

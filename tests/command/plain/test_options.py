@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from xml.dom import minidom
 
-from harness import BUILD, CANNOT_CREATE, LIMIT_S, NO_INPUT, TRY_AGAIN, USAGE, Case, Terminal, run
+from harness import BUILD, CANNOT_CREATE, LIMIT_S, NO_INPUT, TRY_AGAIN, USAGE, Case, Terminal, long, run
 
 SHARE = Path(__file__).parents[3] / "command/share"
 
@@ -105,6 +105,7 @@ class Options(Case):
         self.assertNotIn("secret", ran.stderr)
         self.assertNotIn("secret", self.ends(USAGE, "parked", "list", "orders", "--uri", "amqp://guest:secret@/%zz").stderr)
 
+    @long
     def test_o27_a_command_says_that_it_waits(self):
         with socket.create_server(("127.0.0.1", 0)) as silent:
             port = silent.getsockname()[1]

@@ -13,7 +13,7 @@ import time
 import unittest
 from pathlib import Path
 
-from harness import LIMIT_S, Case
+from harness import LIMIT_S, Case, long
 from webclient import Web
 
 BLOCKS = re.findall(r"^```\w+\n(.*?)^```$", Path(__file__).parents[3].joinpath("docs/web.md").read_text(), re.M | re.S)
@@ -99,6 +99,7 @@ class Proxies(Case):
                 self.check(port)
 
     @unittest.skipUnless(shutil.which("caddy"), "needs Caddy")
+    @long
     def test_caddy_names_the_user(self):
         port = free_port()
         with self.page() as page, tempfile.TemporaryDirectory() as directory:

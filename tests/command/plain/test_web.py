@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness import BUILD, LIMIT_S, UNAVAILABLE, USAGE, Case
+from harness import BUILD, LIMIT_S, UNAVAILABLE, USAGE, Case, long
 from webclient import Web
 
 NO_BROKER = {"AMQP_URL": "amqp://127.0.0.1:1/", "BACKHOP_MANAGEMENT_URL": "http://127.0.0.1:1"}
@@ -315,6 +315,7 @@ class Requests(Case):
             self.assertEqual(answer.status, 400)
             self.assertIn("'cubic'", answer.json["error"])
 
+    @long
     def test_a_simulation_that_takes_too_long_says_what_to_do(self):
         with web() as page:
             page.log_in()

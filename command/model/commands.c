@@ -1,57 +1,33 @@
-#include "model/orders.h"
+#include "model/commands.h"
 
 #include "common/output.h"
+#include "common/unix_socket.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-enum { READ_BYTES = 4096, LINE_BYTES = 65536, PATIENCE_MS = 5000 };
+enum { READ_BYTES = 4096, LINE_BYTES = 65536, PATIENCE_MS = 5000, ACCEPT_PAUSE_MS = 100 };
 
 /* -------------------------------------------------------------------------------------------------------------- opening */
 
-/* Removes the socket of a model that was killed: nothing listens there. */
-static void remove_stale(const struct sockaddr_un *address)
+static int open_socket(commands *self, const char *path)
 {
-    struct stat it;
-    if (lstat(address->sun_path, &it) != 0 || !S_ISSOCK(it.st_mode))
-        return;
-    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (probe >= 0 && connect(probe, (const struct sockaddr *)address, sizeof *address) != 0 && errno == ECONNREFUSED)
-        unlink(address->sun_path);
-    if (probe >= 0)
-        close(probe);
-}
-
-static int open_socket(orders *self, const char *path)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (!*path || strlen(path) >= sizeof address.sun_path) {
-        complain("--control: the path of a Unix socket has 1 to %zu bytes", sizeof address.sun_path - 1);
+    if (!*path || strlen(path) > unix_socket_most()) {
+        complain("--control: the path of a Unix socket has 1 to %zu bytes", unix_socket_most());
         return 0;
     }
-    memcpy(address.sun_path, path, strlen(path));
-    remove_stale(&address);
-    self->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    mode_t before = umask(0177); /* for this user alone */
-    int is_bound = self->listener >= 0 && bind(self->listener, (struct sockaddr *)&address, sizeof address) == 0;
-    umask(before);
-    if (is_bound)
+    self->listener = unix_socket_listen(path, 0177, COMMANDS_PEERS); /* for this user alone */
+    if (self->listener >= 0)
         self->path = path;
-    if (is_bound && listen(self->listener, ORDERS_PEERS) == 0)
-        return 1;
-    complain("--control: cannot listen at %s: %s", path, strerror(errno));
-    return 0;
+    return self->listener >= 0;
 }
 
-int orders_open(orders *self, const char *where, order_handler *handle, void *data)
+int commands_open(commands *self, const char *where, command_handler *handle, void *data)
 {
-    *self = (orders){.listener = -1, .handle = handle, .data = data};
-    for (int i = 0; i < ORDERS_PEERS; i++)
+    *self = (commands){.listener = -1, .handle = handle, .data = data};
+    for (int i = 0; i < COMMANDS_PEERS; i++)
         self->peers[i].in = self->peers[i].out = -1;
     if (!where)
         return 1;
@@ -62,33 +38,33 @@ int orders_open(orders *self, const char *where, order_handler *handle, void *da
     return 1;
 }
 
-static void leave(order_peer *peer)
+static void leave(command_peer *peer)
 {
     if (peer->in > STDERR_FILENO)
         close(peer->in);
     bh__buffer_free(&peer->line);
-    *peer = (order_peer){.in = -1, .out = -1};
+    *peer = (command_peer){.in = -1, .out = -1};
 }
 
-void orders_close(orders *self)
+void commands_close(commands *self)
 {
-    for (int i = 0; i < ORDERS_PEERS; i++)
+    for (int i = 0; i < COMMANDS_PEERS; i++)
         leave(&self->peers[i]);
     if (self->listener >= 0)
         close(self->listener);
     if (self->path)
-        unlink(self->path);
+        unix_socket_remove(self->path);
     self->listener = -1;
     self->path = NULL;
 }
 
 /* -------------------------------------------------------------------------------------------------------------- obeying */
 
-void orders_fill(const orders *self, struct pollfd *out)
+void commands_fill(const commands *self, struct pollfd *out, int64_t wall_ms)
 {
-    for (int i = 0; i < ORDERS_PEERS; i++)
+    for (int i = 0; i < COMMANDS_PEERS; i++)
         out[i] = (struct pollfd){.fd = self->peers[i].in, .events = POLLIN};
-    out[ORDERS_PEERS] = (struct pollfd){.fd = self->listener, .events = POLLIN};
+    out[COMMANDS_PEERS] = (struct pollfd){.fd = wall_ms < self->accept_ms ? -1 : self->listener, .events = POLLIN};
 }
 
 /* Writes all bytes. Waits for a slow reader, but not for ever: it would stop the model. */
@@ -105,7 +81,7 @@ static void write_all(int fd, const char *data, size_t size)
     }
 }
 
-static void obey(orders *self, const order_peer *peer, const char *line)
+static void obey(commands *self, const command_peer *peer, const char *line)
 {
     bh__report answer = {.status = BH_OK};
     bh_status status = self->handle(self->data, line, &answer);
@@ -122,7 +98,7 @@ static void obey(orders *self, const order_peer *peer, const char *line)
 }
 
 /* Executes the whole lines of the buffer. */
-static void obey_lines(orders *self, order_peer *peer)
+static void obey_lines(commands *self, command_peer *peer)
 {
     for (;;) {
         char *begin = peer->line.data + peer->line.begin;
@@ -135,7 +111,7 @@ static void obey_lines(orders *self, order_peer *peer)
     }
 }
 
-static void read_peer(orders *self, order_peer *peer)
+static void read_peer(commands *self, command_peer *peer)
 {
     if (!bh__buffer_reserve(&peer->line, READ_BYTES)) {
         leave(peer);
@@ -144,20 +120,23 @@ static void read_peer(orders *self, order_peer *peer)
     ssize_t size = read(peer->in, peer->line.data + peer->line.end, READ_BYTES);
     if (size < 0 && (errno == EAGAIN || errno == EINTR))
         return;
-    if (size > 0) {
+    if (size > 0)
         peer->line.end += (size_t)size;
-        obey_lines(self, peer);
-    }
+    else if (size == 0 && bh__buffer_size(&peer->line) > 0)
+        peer->line.data[peer->line.end++] = '\n'; /* the last line may end with the input */
+    obey_lines(self, peer);
     if (size <= 0 || bh__buffer_size(&peer->line) > LINE_BYTES) {
         self->has_ended |= peer->in == STDIN_FILENO;
         leave(peer);
     }
 }
 
-static void accept_peer(orders *self)
+static void accept_peer(commands *self, int64_t wall_ms)
 {
     int fd = accept4(self->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    for (int i = 0; i < ORDERS_PEERS && fd >= 0; i++)
+    if (fd < 0 && errno != EAGAIN)
+        self->accept_ms = wall_ms + ACCEPT_PAUSE_MS;
+    for (int i = 0; i < COMMANDS_PEERS && fd >= 0; i++)
         if (self->peers[i].in < 0) {
             self->peers[i].in = self->peers[i].out = fd;
             return;
@@ -166,11 +145,11 @@ static void accept_peer(orders *self)
         close(fd);
 }
 
-void orders_work(orders *self, const struct pollfd *polled)
+void commands_work(commands *self, const struct pollfd *polled, int64_t wall_ms)
 {
-    for (int i = 0; i < ORDERS_PEERS; i++)
+    for (int i = 0; i < COMMANDS_PEERS; i++)
         if (self->peers[i].in >= 0 && polled[i].fd == self->peers[i].in && polled[i].revents)
             read_peer(self, &self->peers[i]);
-    if (self->listener >= 0 && polled[ORDERS_PEERS].revents)
-        accept_peer(self);
+    if (self->listener >= 0 && polled[COMMANDS_PEERS].revents)
+        accept_peer(self, wall_ms);
 }
