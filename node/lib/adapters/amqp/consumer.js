@@ -22,12 +22,14 @@ class Consumer extends BaseConsumer {
     this.#client = client
     this.#handle = handle
     this.#prefetch = prefetch
-    client.on('tag.change', ({ oldConsumerTag, consumerTag }) => {
+    const follow = ({ oldConsumerTag, consumerTag }) => {
       if (this.#tag !== oldConsumerTag) return
       this.#tag = consumerTag
       if (this.flow?.isPaused) this.pause()
       else this._began()
-    })
+    }
+    client.on('tag.change', follow)
+    this.closed.then(() => client.off('tag.change', follow))
   }
 
   get lostError () {
@@ -88,6 +90,7 @@ class Consumer extends BaseConsumer {
     await this._unlessBlocked(cancelled, this.#client._blocked)
     queue.off('close', end) // a breaker may open often
     this.#client.off('blocked', release)
+    this.#retrier._closeIfSettled(queue)
   }
 }
 
