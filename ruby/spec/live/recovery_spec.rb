@@ -102,6 +102,43 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
     end
   end
 
+  # Returns how many channels a client has open.
+  def channels_of(client) = client.connection.instance_variable_get(:@channels).size
+
+  it "closes its channels if it is cancelled, also one that it has left, once the copies are confirmed" do
+    connected(BunnyClient, URL, queue, nil, **options, &:declare)
+    connected(BunnyClient, URL, queue, nil, **options, mode: :none) do |client|
+      before = channels_of(client)
+      subscription = client.retrier.subscribe { raise Backhop::Park }
+      broker.channel.queue_delete("#{queue}.parked")
+      broker.publish("a", queue)
+      events.get(:returned)
+      broker.channel.queue_delete(queue)
+      2.times { events.get(:unavailable) } # no queue
+      subscription.cancel(PATIENCE)
+      broker.queue(name: "#{queue}.parked")
+      until_true { client.retrier.pending.zero? }
+      until_true { channels_of(client) == before + 1 } # the one that publishes
+      client.retrier.drain(PATIENCE)
+      expect(channels_of(client)).to eq(before)
+    end
+  end
+
+  it "R4-4: has closed its channels when it has drained, and opens others" do
+    told = Queue.new
+    connected(BunnyClient, URL, queue, nil, **options, on_event: told.method(:push)) do |client|
+      before = channels_of(client)
+      2.times do |round|
+        client.retrier.subscribe { raise Backhop::Park }
+        broker.publish(round.to_s, queue)
+        until_true { broker.count("#{queue}.parked") == round + 1 }
+        client.retrier.drain(PATIENCE)
+        until_true { channels_of(client) == before }
+      end
+    end
+    expect(Array.new(told.size) { told.pop.name }.uniq).to contain_exactly(:connected, :delivered, :failed, :parked)
+  end
+
   it "F2: by subscribe acknowledges a message whose handler closed its channel, without a second call" do
     calls = 0
     connected(BunnyClient, proxy.url, queue, nil, **options) do |client|
