@@ -107,7 +107,7 @@ of-node = node/tools/test default test/live
 contracts := node python ruby core
 live/%: export BACKHOP_BROKER_MEMORY ?= 1
 # The command is the broker of the parts that run on the model.
-on-model := command-fast core-fast-1 core-fast-2 scripts $(languages:%=%-fast)
+on-model := command-fast core-fast-1 core-fast-2 scripts $(languages:%=%-fast) ruby-matrix node-matrix $(notdir $(bunnies))
 $(foreach version,3.10 4.0 4.3,$(on-model:%=live/model-$(version)/%)): | tested
 live/%/core-fast-1 live/%/core-fast-2: export CK_EXCLUDE_TAGS = long
 live/%/core-fast-1: | tested
@@ -153,6 +153,12 @@ live/%/ruby-bunny: | ruby-$(form)
 	$(call on,Ruby: Bunny) ruby/tools/test live/bunny_spec.rb
 live/%/ruby-rest: | ruby-$(form)
 	$(call on,Ruby: the rest) ruby/tools/test live --exclude-pattern live/bunny_spec.rb
+# All live tests, side by side: each process has a model of its own, so tests may kill it and set alarms.
+on-models = @tools/step "$(1), RabbitMQ $(notdir $(@D))" env BACKHOP_EACH="$(abspath tests/broker/broker) run $(notdir $(@D)) --"
+live/%/ruby-matrix: | ruby-$(form)
+	$(call on-models,Ruby: all carriers) ruby/tools/test --jobs 4 live
+live/model-4.3/bunny-%: | ruby-$(form)
+	$(call on-models,Ruby: Bunny $*) ruby/tools/with-bunny bunny-$*
 live/$(bunny-version)/bunny-%: | ruby-$(form)
 	@tools/step "Ruby: Bunny $*, RabbitMQ $(bunny-version)" $(broker) $(bunny-version) -- ruby/tools/with-bunny bunny-$*
 live/%/node-fast: | node-$(form)
@@ -163,6 +169,8 @@ live/%/node-promises: | node-$(form)
 	$(call on,Node: promises) env 'BACKHOP_SUITES=^amqplib, (promises|consume)$$' $(of-node)
 live/%/node-callbacks: | node-$(form)
 	$(call on,Node: callbacks) env 'BACKHOP_SUITES=^amqplib, (a confirm channel|callbacks)$$' $(of-node)
+live/%/node-matrix: | build/node/tools-done
+	$(call on-models,Node: all carriers) $(of-node)
 live/%/node-rest: | build/node/tools-done
 	$(call on,Node: the rest) env 'BACKHOP_SUITES=^(?!amqplib, )' $(of-node)
 

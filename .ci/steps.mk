@@ -12,9 +12,9 @@ include Makefile
 versions-of-scripts := 3.10 4.0 4.3
 change := live-asan live/4.3/command live/4.3/core-slow docs live/4.3/python-adapters ruby-tests live/4.3/core-rest
 change += node-tests python-tests core-alone live/3.10/ruby-bunny test-asan live/4.3/browser live/3.10/core-fast-2
-change += live/4.0/node-promises live/4.0/node-callbacks $(languages:%=%-lint) rogue rogue-python rogue-asan
+change += live/4.0/node-promises live/model-4.3/node-matrix live/model-4.3/ruby-matrix $(languages:%=%-lint) rogue rogue-python rogue-asan
 change += live/3.10/core-fast-1 live/4.3/python-fast live/3.10/ruby-fast live/4.0/node-fast
-change += $(languages:%=live/model-4.3/%-fast) live/4.0/contract
+change += live/model-4.3/python-fast $(bunnies:live/$(bunny-version)/%=live/model-4.3/%) live/4.0/contract
 change += $(foreach version,$(versions-of-scripts),live/$(version)/scripts live/model-$(version)/scripts)
 change += $(foreach part,core-fast-1 core-fast-2 command-fast,live/model-4.3/$(part)) live/4.0/command-managed
 change += scripts-asan fuzzing example-in-go example-of-demo test-of-site
@@ -24,9 +24,12 @@ change += $(languages:%=linked-%) format prose test-of-prose test-of-runs test-o
 #   core-crashes         a crash loop in real time; vectors and the suite `ledger` count crashes on a given clock
 #   core on 3.10 and 4.0 long tests: an outage, a kill, the broker's own limits; 4.3 shows them, and 3.10's rules are
 #                        in the vectors, in the scripts and in the fast profile
-#   python-rest, ruby-rest, node-rest
-#                        outages of an API in real time, further carriers, the examples; the simulator and the vectors of
+#   python-rest          outages of an API in real time, further carriers, the examples; the simulator and the vectors of
 #                        breaker and flow have the outages, and the contract has each carrier's way through the code
+#   ruby-rest, node-rest, node-callbacks, other Bunnies
+#                        ruby-matrix, node-matrix and bunny-* play all of them on the model, but for streams, direct
+#                        reply-to and the consumer timeout. On a real broker a change plays ruby-bunny, node-promises,
+#                        and one case of each class of endings over each carrier
 
 release := tidy oldest-python live-tsan command-asan rogue-tsan helgrind $(languages:%=%-release)
 release += test-of-broker example-of-bench soak live-3.8 chaos-of-ci clusters oldest-node newest-node newest-ruby debian-13

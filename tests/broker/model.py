@@ -204,6 +204,16 @@ def administered(words: Sequence[str]) -> Iterator[str]:
         raise Unknown(f"rabbitmqctl {name}")
 
 
+def shown(words: Sequence[str], answer: str) -> str:
+    """Returns a line of `list queues` with the columns that a call of `rabbitmqctl list_queues` names."""
+    name, kind, ready, unacknowledged, consumers, others = answer.rstrip("\n").split("\t")
+    messages = str(int(ready) + int(unacknowledged) + int(others))
+    columns = {"name": name, "type": kind, "messages_ready": ready, "messages_unacknowledged": unacknowledged}
+    columns |= {"messages": messages, "consumers": consumers}
+    wanted = [word for word in words[words.index("list_queues") + 1 :] if word in columns]
+    return "\t".join(columns[word] for word in wanted or ("name", "messages")) + "\n"
+
+
 def translated(words: Sequence[str]) -> list[str]:
     name, *values = words
     if name in SIMPLE:
@@ -234,7 +244,7 @@ def main(address: str, *words: str) -> int:
                     return fail(f"{each}: {answer.removeprefix('error: ').rstrip()}")
                 if answer == "ok\n":
                     break
-                print(answer, end="")
+                print(shown(words, answer) if words[0] == "rabbitmqctl" and "list_queues" in words else answer, end="")
             else:
                 return fail(f"{each}: the model ended before it answered")
     return 0

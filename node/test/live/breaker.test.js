@@ -273,13 +273,6 @@ describe('a breaker', NEEDS_BROKER, () => {
     }
   })
 
-  it('of a worker that is open for long does so, too', { ...NEEDS_WORKER, long: true }, async () => {
-    const held = await holding('worker')
-    held.breaker.open({ duration: HOLD_MS + AGAIN_MS }) // its clock is the core's: these seconds are real
-    await until(held.areDeferred, 'all wait')
-    await endsItsOutage(held)
-  })
-
   it('is shared by two consumers', async () => {
     const other = await broker.queue()
     const breaker = new Breaker('api', QUICK)

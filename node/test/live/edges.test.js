@@ -358,7 +358,7 @@ describe('an edge', NEEDS_BROKER, () => {
   }
 
   it('F2: a message whose handler is slower than the consumer timeout is called no more after its success', {
-    ...NEEDS_CTL, long: true
+    ...NEEDS_CTL, long: true, real: true
   }, async () => {
     const set = (timeout, tick) => {
       const settings = { consumer_timeout: timeout, channel_tick_interval: tick }

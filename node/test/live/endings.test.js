@@ -188,6 +188,22 @@ describe('an end', NEEDS_BROKER, () => {
       continue // its channel is the application's
     }
 
+    it(`cancelled consumers over ${name} leave no channel and no listener, without a drain`, needs, async () => {
+      const carrier = await connected(name)
+      const own = channelsOf(carrier)
+      const listeners = () => carrier.connection.listenerCount('tag.change') // of node-amqp
+      const listened = listeners()
+      for (let count = 1; count <= 3; count++) {
+        await carrier.begin(() => {})
+        await broker.publish('x', queue)
+        await until(() => happened('succeeded') === count, () => events.join('\n'))
+        await carrier.consumer.cancel()
+        await until(() => channelsOf(carrier) === own, () => `${channelsOf(carrier)} channels, and not ${own}`)
+      }
+      assert.equal(listeners(), listened)
+      await broker.holds(queue, 0)
+    })
+
     it(`W1: a consumer over ${name} that the broker cancels leaves no channel`, needs, async () => {
       let release
       const released = new Promise(resolve => { release = resolve })

@@ -47,7 +47,9 @@ function linesOf (name, count, { publishes = false } = {}) {
   })
 }
 
-describe('the CDN purge', { ...NEEDS_CLIENT, long: true }, () => {
+const AT_ONCE = 4 // programs, which mostly wait
+
+describe('the CDN purge', { ...NEEDS_CLIENT, long: true, concurrency: AT_ONCE }, () => {
   for (const [name, needs] of [['cdn-purge-amqp', {}], ['cdn-purge-amqplib', {}], ['cdn-purge-worker', NEEDS_WORKER]]) {
     it(`${name}.js ends with every page purged`, needs, async () => {
       const stdout = await outputOf(`${name}.js`)
@@ -67,7 +69,7 @@ describe('the quickstart', NEEDS_CLIENT, () => {
   })
 })
 
-describe('an example', { ...NEEDS_CLIENT, long: true }, () => {
+describe('an example', { ...NEEDS_CLIENT, long: true, concurrency: AT_ONCE }, () => {
   const needs = { 'own-consumer': {}, 'quickstart-amqp': {}, 'quickstart-worker': NEEDS_WORKER, breaker: NEEDS_WORKER }
   for (const name of Object.keys(needs)) {
     it(`${name}.js retries until the third attempt`, needs[name], async () => {
@@ -82,7 +84,7 @@ describe('an example', { ...NEEDS_CLIENT, long: true }, () => {
   })
 })
 
-describe('the tutorial', { ...NEEDS_CLIENT, long: true }, () => {
+describe('the tutorial', { ...NEEDS_CLIENT, long: true, concurrency: AT_ONCE }, () => {
   const lastLineOf = async name => (await outputOf(name)).trim().split('\n').at(-1)
 
   it('begins with tutorial-loses.js, a consumer that loses messages', async () => {

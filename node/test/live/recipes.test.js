@@ -24,6 +24,7 @@ const TOOLS = process.env.BACKHOP_TOOLS // where NestJS and TypeScript are insta
 const NEEDS_NEST = parseInt(process.versions.node) < 20
   ? { skip: 'NestJS 11 needs Node 20' }
   : TOOLS ? {} : { skip: 'BACKHOP_TOOLS is not set: node/tools/test sets it' }
+const NEEDS_GOLEVELUP = { ...NEEDS_NEST, real: true } // it consumes from amq.rabbitmq.reply-to
 const NEEDS_CLIENT = CONNECTS ? {} : { skip: 'an amqplib before 0.10.7, whose default this RabbitMQ refuses' }
 
 /** Starts a recipe. Returns its process, its output so far, and a promise of its end. */
@@ -138,7 +139,7 @@ describe('a recipe', { ...NEEDS_BROKER, long: true }, () => {
     ['connection-manager', 'page', NEEDS_CLIENT],
     ['rabbitmq-client', 'page', NEEDS_CLIENT],
     ['nestjs-microservice', EVENT, NEEDS_NEST],
-    ['golevelup', '"page"', NEEDS_NEST, 'page']
+    ['golevelup', '"page"', NEEDS_GOLEVELUP, 'page']
   ]) {
     it(`${name} consumes, retries, and ends at SIGTERM`, needs, async () => {
       const started = await begin(name)
@@ -159,7 +160,7 @@ describe('a recipe', { ...NEEDS_BROKER, long: true }, () => {
     assert.deepEqual((await broker.bodies(`${fresh}.parked`, 3)).sort(), refused.sort())
   })
 
-  it('golevelup parks a message that is not JSON', NEEDS_NEST, async () => {
+  it('golevelup parks a message that is not JSON', NEEDS_GOLEVELUP, async () => {
     const { fresh } = await begin('golevelup')
     await broker.publish('not json', fresh)
     assert.deepEqual(await broker.bodies(`${fresh}.parked`, 1), ['not json'])

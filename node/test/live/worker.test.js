@@ -16,7 +16,7 @@ const { Proxy } = require('./proxy')
 
 const FAST = new Policy({ kind: 'fixed', initial: 100, jitter: 'none', maxAttempts: 3 })
 const NEEDS_WORKER = buildInfo().worker ? {} : { skip: 'built without librabbitmq' }
-const NEEDS_TLS = process.env.BACKHOP_CA_FILE ? {} : { skip: 'there is no broker with TLS' }
+const NEEDS_TLS = { real: true, skip: process.env.BACKHOP_CA_FILE ? false : 'there is no broker with TLS' }
 
 require('../warnings') // of events without a listener
 

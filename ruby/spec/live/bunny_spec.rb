@@ -612,7 +612,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
       end
     end
 
-    it "W3: refuses a stream as a work queue", :long do
+    it "W3: refuses a stream as a work queue", :long, :real do
       stream = "#{namespace}.stream"
       broker.channel.queue_declare(stream, durable: true, arguments: { "x-queue-type" => "stream" })
       connected(BunnyClient, URL, stream, Handler.new, **options) do |consumer|

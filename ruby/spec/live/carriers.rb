@@ -135,15 +135,20 @@ module Carriers
 
   # Bunny, by subscribe.
   class Subscribe < OverBunny
-    attr_reader :subscription
+    # The first messages may come before the call that subscribes has returned.
+    def subscription
+      sleep 0.01 until @subscription
+      @subscription
+    end
 
     def begin
       @subscription = @retrier.subscribe(@handler, prefetch: 10, threads: @threads, timeout: @timeout)
     end
 
     def begin_stop(seconds)
-      Thread.new { @subscription.cancel(seconds) }
-      @subscription.wait
+      consuming = subscription
+      Thread.new { consuming.cancel(seconds) }
+      consuming.wait
     end
   end
 

@@ -124,6 +124,15 @@ RSpec.describe Backhop::Kicks::Handler, :long, skip: NEEDS_BROKER do
     end
   end
 
+  it "W3: refuses a stream as a work queue", :real do
+    work do |name|
+      broker.channel.queue_declare(name, durable: true, arguments: { "x-queue-type" => "stream" })
+      bunny_queue = channel.queue(name, no_declare: true)
+      described_class.new(channel, bunny_queue, { ack: true, backhop: { policy: QUICK, namespace: namespace } })
+      expect { bunny_queue.subscribe(manual_ack: true) { nil } }.to raise_error(Backhop::ClashError, /is a stream/)
+    end
+  end
+
   it "leaves the arguments of a work queue alone that no strategy needs" do
     given = { durable: true, arguments: { "x-max-length": 5 } }
     expect(described_class.configure_queue("any", { queue_options: given, backhop: { policy: QUICK } })).to equal(given)

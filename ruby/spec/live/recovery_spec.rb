@@ -18,7 +18,7 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
     let(:user) { "test-#{SecureRandom.hex(4)}" }
     let(:bunny_log) { StringIO.new }
     let(:patient) do # Bunny 2: a recovery that is refused waits for the limit; then Backhop consumes; then Bunny recovers again
-      { continuation_timeout: 10_000, network_recovery_interval: 3, logger: Logger.new(bunny_log),
+      { connection_name: user, continuation_timeout: 10_000, network_recovery_interval: 3, logger: Logger.new(bunny_log),
         session_error_handler: Thread.new { sleep } }
     end
 
@@ -35,10 +35,12 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
       broker.control("eval", "rabbit_auth_backend_internal:set_permissions(#{given}).")
     end
 
-    def close_connections
-      is_ours = %((catch rabbit_reader:info(Connection, [user])) =:= [{user, <<"#{user}">>}])
+    # Closes the connection that has the user's name.
+    def close_connection
       all = "Connection <- rabbit_networking:connections()"
-      broker.control("eval", %([rabbit_networking:close_connection(Connection, "a test") || #{all}, #{is_ours}].))
+      named = "[{client_properties, Named}] <- [catch rabbit_networking:connection_info(Connection, [client_properties])]"
+      is_ours = %(is_list(Named) andalso lists:member({<<"connection_name">>, longstr, <<"#{user}">>}, Named))
+      broker.control("eval", %([rabbit_networking:close_connection(Connection, "a test") || #{all}, #{named}, #{is_ours}].))
     end
 
     it "F10: sends nothing on a channel that Bunny did not open again" do
@@ -52,7 +54,7 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
         broker.publish("before", queue)
         until_true { again.include?("before") }
         permit("^$")
-        close_connections
+        close_connection
         until_true { bunny_log.string.include?("ACCESS_REFUSED") }
         permit(".*")
         until_true do # Bunny 2 may leave a connection behind that has a message
@@ -98,6 +100,43 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
         end
       end
     end
+  end
+
+  # Returns how many channels a client has open.
+  def channels_of(client) = client.connection.instance_variable_get(:@channels).size
+
+  it "closes its channels if it is cancelled, also one that it has left, once the copies are confirmed" do
+    connected(BunnyClient, URL, queue, nil, **options, &:declare)
+    connected(BunnyClient, URL, queue, nil, **options, mode: :none) do |client|
+      before = channels_of(client)
+      subscription = client.retrier.subscribe { raise Backhop::Park }
+      broker.channel.queue_delete("#{queue}.parked")
+      broker.publish("a", queue)
+      events.get(:returned)
+      broker.channel.queue_delete(queue)
+      2.times { events.get(:unavailable) } # no queue
+      subscription.cancel(PATIENCE)
+      broker.queue(name: "#{queue}.parked")
+      until_true { client.retrier.pending.zero? }
+      until_true { channels_of(client) == before + 1 } # the one that publishes
+      client.retrier.drain(PATIENCE)
+      expect(channels_of(client)).to eq(before)
+    end
+  end
+
+  it "R4-4: has closed its channels when it has drained, and opens others" do
+    told = Queue.new
+    connected(BunnyClient, URL, queue, nil, **options, on_event: told.method(:push)) do |client|
+      before = channels_of(client)
+      2.times do |round|
+        client.retrier.subscribe { raise Backhop::Park }
+        broker.publish(round.to_s, queue)
+        until_true { broker.count("#{queue}.parked") == round + 1 }
+        client.retrier.drain(PATIENCE)
+        until_true { channels_of(client) == before }
+      end
+    end
+    expect(Array.new(told.size) { told.pop.name }.uniq).to contain_exactly(:connected, :delivered, :failed, :parked)
   end
 
   it "F2: by subscribe acknowledges a message whose handler closed its channel, without a second call" do

@@ -4,6 +4,8 @@
 const { ConnectionFailedError } = require('../../errors')
 const { BaseConsumer } = require('../consumer')
 
+const ARGUMENTS = { 'x-priority': 0 } // a stream refuses them: BH_CONSUME_ARGUMENT of declaring.h
+
 /**
  * Subscribes on a queue of its own among node-amqp's. If node-amqp connects again, it subscribes
  * this queue again.
@@ -22,12 +24,14 @@ class Consumer extends BaseConsumer {
     this.#client = client
     this.#handle = handle
     this.#prefetch = prefetch
-    client.on('tag.change', ({ oldConsumerTag, consumerTag }) => {
+    const follow = ({ oldConsumerTag, consumerTag }) => {
       if (this.#tag !== oldConsumerTag) return
       this.#tag = consumerTag
       if (this.flow?.isPaused) this.pause()
       else this._began()
-    })
+    }
+    client.on('tag.change', follow)
+    this.closed.then(() => client.off('tag.change', follow))
   }
 
   get lostError () {
@@ -68,7 +72,7 @@ class Consumer extends BaseConsumer {
 
   #consume (queue, resolve) {
     const listener = this.#retrier._listener(this.signal, this.#handle, this.flow)
-    queue.subscribe({ ack: true, prefetchCount: this.#prefetch }, listener).addCallback(({ consumerTag }) => {
+    subscribe(queue, { ack: true, prefetchCount: this.#prefetch }, listener).addCallback(({ consumerTag }) => {
       this.#queue = queue
       this.#tag = consumerTag
       resolve()
@@ -88,6 +92,21 @@ class Consumer extends BaseConsumer {
     await this._unlessBlocked(cancelled, this.#client._blocked)
     queue.off('close', end) // a breaker may open often
     this.#client.off('blocked', release)
+    this.#retrier._closeIfSettled(queue)
+  }
+}
+
+/** Subscribes with ARGUMENTS. node-amqp itself sends none; it writes at once, as the queue is open. */
+function subscribe (queue, options, listener) {
+  const { connection } = queue
+  const { _sendMethod: send } = connection
+  connection._sendMethod = (channel, method, args) => {
+    send.call(connection, channel, method, 'noAck' in args ? { ...args, arguments: ARGUMENTS } : args)
+  }
+  try {
+    return queue.subscribe(options, listener)
+  } finally {
+    connection._sendMethod = send
   }
 }
 

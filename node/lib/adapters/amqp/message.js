@@ -31,9 +31,11 @@ class Original {
 
 /** A delivery of a queue that the application or the retrier subscribed to. */
 class SubscribedOriginal extends Original {
-  constructor (connection, decoded, content, incoming) {
+  /** settled: called when it is settled; undefined if the application consumes */
+  constructor (connection, decoded, content, incoming, settled) {
     super(connection, decoded, content)
     this.incoming = incoming
+    this.settled = settled
   }
 
   /** True if the message has the header that the poison guard reads. */
@@ -59,12 +61,9 @@ class SubscribedOriginal extends Original {
    * node-amqp has no basic.nack. If the delivery is not to be requeued, basic.reject is equivalent.
    */
   send (action) {
-    switch (action) {
-      case 'ack': return this.incoming.acknowledge()
-      case 'reject': return this.incoming.reject(false)
-      case 'return':
-      case 'back': return this.incoming.reject(true)
-    }
+    if (action === 'ack') this.incoming.acknowledge()
+    else this.incoming.reject(action !== 'reject')
+    this.settled?.()
   }
 }
 

@@ -22,6 +22,7 @@ class Retrier extends BaseRetrier {
   #tap
   #cancelled = new Set() // queues of node-amqp whose consumer was cancelled, and whose channel is open
   #own = new WeakMap() // consumer tag by queue: the last one that was checked
+  #unsettled = new WeakMap() // number of deliveries by queue of the retrier's own consumers
 
   constructor (client, options) {
     super(options)
@@ -59,8 +60,17 @@ class Retrier extends BaseRetrier {
   /** Returns the listener of a consumer of the retrier's own. */
   _listener (signal, handle, flow) {
     return (payload, headers, deliveryInfo, incoming) => {
-      if (signal.aborted) incoming.reject(true) // the consumer is cancelled
-      else this._handle(() => this.#read(incoming, { payload, deliveryInfo, signal }), handle, flow)
+      if (signal.aborted) { // the consumer is cancelled
+        incoming.reject(true)
+        return
+      }
+      const { queue } = incoming
+      this.#unsettled.set(queue, (this.#unsettled.get(queue) ?? 0) + 1)
+      const settled = () => {
+        this.#unsettled.set(queue, this.#unsettled.get(queue) - 1)
+        this._closeIfSettled(queue)
+      }
+      this._handle(() => this.#read(incoming, { payload, deliveryInfo, signal, settled }), handle, flow)
     }
   }
 
@@ -75,7 +85,7 @@ class Retrier extends BaseRetrier {
     return message
   }
 
-  #read (incoming, { payload: read, deliveryInfo, signal }) {
+  #read (incoming, { payload: read, deliveryInfo, signal, settled }) {
     const arrival = incoming?.[ARRIVAL]
     if (!arrival) {
       throw new ArgumentError(
@@ -85,7 +95,7 @@ class Retrier extends BaseRetrier {
     this.#refuseForeign(incoming)
     const { connection, payload, chunks } = arrival
     const { exchange, routingKey, redelivered } = incoming
-    const original = new SubscribedOriginal(connection, decode(payload), joined(chunks), incoming)
+    const original = new SubscribedOriginal(connection, decode(payload), joined(chunks), incoming, settled)
     const own = { incoming, payload: read, deliveryInfo }
     return this.#message(original, { exchange, routingKey }, { redelivered, signal }, own)
   }
@@ -114,16 +124,24 @@ class Retrier extends BaseRetrier {
     return this.#message(original, args, { redelivered: args.redelivered })
   }
 
-  /** Closes a queue's channel at the end of the next drain: its messages may be in hand until then. */
+  /** Closes a queue's channel when its deliveries are settled, or at the end of the next drain. */
   _closeLater (queue) {
     this.#cancelled.add(queue)
+    queue.once('close', () => this.#cancelled.delete(queue))
+  }
+
+  /** Closes the channel of a cancelled consumer if nothing of it is in hand. */
+  _closeIfSettled (queue) {
+    if (this.#cancelled.has(queue) && !this.#unsettled.get(queue)) this.#close(queue)
+  }
+
+  #close (queue) {
+    this.#cancelled.delete(queue)
+    if (queue.state === 'open') queue.close('drained')
   }
 
   async _flush () { // node-amqp writes in order, and closes in order
-    for (const queue of this.#cancelled) {
-      if (queue.state === 'open') queue.close('drained')
-    }
-    this.#cancelled.clear()
+    for (const queue of this.#cancelled) this.#close(queue)
   }
 }
 

@@ -8,6 +8,8 @@ module Backhop
       # Exceptions of Bunny that mean a lost connection.
       LOST = [::Bunny::Exception, ::Timeout::Error, IOError, SystemCallError].freeze
 
+      CONSUME_ARGUMENTS = { "x-priority" => 0 }.freeze # a stream refuses them: BH_CONSUME_ARGUMENT of declaring.h
+
       IS_BUNNY2 = ::Bunny::VERSION.start_with?("2.")
       LOCK = Mutex.new # of extending connections
       MOST_WAIT_MS = 1000
@@ -101,6 +103,11 @@ module Backhop
         # Returns why the broker closed a channel.
         def refusal(error)
           Declaring::Refusal.new(error.channel_close.reply_code, Text.utf8(error.channel_close.reply_text))
+        end
+
+        # Returns Backhop's error if the broker closed the channel of a new consumer.
+        def consumer_refused(topology, exception)
+          Declaring.new(topology).diagnosis { |native| native.refuse_consumer(*refusal(exception)) }
         end
 
         # Opens a channel. Raises ConnectionFailedError if that is not possible.

@@ -93,6 +93,16 @@ module Backhop
         @retired.reject! { |channel| @copies.each_value.none? { |copy| copy.original.on?(channel) } && channel.release }
       end
 
+      # Closes its channel if nothing is pending, and calls `done`. The next copy opens another channel.
+      def rest(done)
+        return unless @channel && size.zero? && @connection.open? && !@connection.blocked?
+
+        @channel.close
+        closed
+      ensure
+        done.call
+      end
+
       # Looks for the return exchange. If the connection is lost, leaves it to the next look.
       def look
         return if Channels.recovering?(@connection) || !@connection.transport.open?

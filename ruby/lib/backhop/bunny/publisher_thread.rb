@@ -9,7 +9,8 @@ module Backhop
     class PublisherThread
       TICK = 0.25 # seconds: how often it looks for changes that Bunny does not report, such as a blocked connection.
       LINGER = 1.0 # seconds without work after which the thread ends, or looks again if messages are in hand
-      private_constant :TICK, :LINGER
+      MOST_REST_MS = 1000
+      private_constant :TICK, :LINGER, :MOST_REST_MS
 
       # @param (see Publisher#initialize)
       def initialize(retrier, connection, confirm_timeout_ms, back_off)
@@ -74,6 +75,20 @@ module Backhop
           end
         end
         true
+      end
+
+      # Has the channel closed that publishes, if nothing is pending. Waits for that, a second at most.
+      def rest
+        return if Thread.current.equal?(@thread) # in a listener of an event
+
+        is_closed = false
+        notify(:rest, -> { @lock.synchronize { (is_closed = true) && @idle.broadcast } })
+        deadline_ms = Times.monotonic_ms + MOST_REST_MS
+        @lock.synchronize do
+          until is_closed || (remaining = Deadline.remaining(deadline_ms)).zero?
+            @idle.wait(@lock, remaining)
+          end
+        end
       end
 
       private

@@ -271,6 +271,7 @@ module Backhop
       # Cancels the subscriptions of this retrier, and returns messages that a breaker holds to the queue.
       # Then waits until all handlers have ended, including handlers of {#wrap} and {#process}, every copy is
       # confirmed and its original is acknowledged. A handler that calls it does not wait for itself.
+      # The channels that the retrier opened are closed; it opens others if you use it again.
       #
       # If a handler of {#wrap} never ends, closing its connection takes up to 60 s more: Bunny waits for
       # the threads of your channel's pool. You can set that limit: create_channel(nil, threads, false, seconds).
@@ -290,7 +291,9 @@ module Backhop
         are_idle = subscriptions.map { |each| each.cancel(Deadline.remaining(deadline_ms)) }.all?
         @gates.give_back
         are_idle &= @calls.wait(deadline_ms)
-        return self if @publisher.drain(deadline_ms) && are_idle
+        is_drained = @publisher.drain(deadline_ms)
+        @publisher.rest if is_drained
+        return self if is_drained && are_idle
 
         raise Event.undrained(topology.queue, pending + subscriptions.sum(&:busy) + @calls.size)
       end

@@ -31,8 +31,7 @@ module Backhop
         def recover_from_network_failure = gate&.cancelled? ? nil : super
       end
 
-      ARGUMENTS = { "x-priority" => 0 }.freeze # a stream refuses them: BH_CONSUME_ARGUMENT of declaring.h
-      private_constant :LOOK_AFTER, :RECOVERS, :Consumed, :Consumer, :ARGUMENTS
+      private_constant :LOOK_AFTER, :RECOVERS, :Consumed, :Consumer
 
       # @api private
       def initialize(retrier, connection, prefetch, threads, limit, handle)
@@ -143,7 +142,8 @@ module Backhop
         channel.prefetch(@prefetch)
         @retrier.watch(channel)
         queue = Consumed.new(channel, @retrier.topology.queue.b)
-        consumer = Consumer.new(channel, queue, channel.generate_consumer_tag("backhop"), false, false, ARGUMENTS)
+        tag = channel.generate_consumer_tag("backhop")
+        consumer = Consumer.new(channel, queue, tag, false, false, Channels::CONSUME_ARGUMENTS)
         consumer.gate = @gate
         consumer.on_delivery { |*delivery| handle(*delivery) }
         consumer.on_cancellation { @is_cancelled = true }
@@ -170,13 +170,9 @@ module Backhop
       # Returns Backhop's error for an exception of Bunny.
       def error(exception)
         case exception
-        when ::Bunny::ChannelLevelException then refused(Channels.refusal(exception))
+        when ::Bunny::ChannelLevelException then Channels.consumer_refused(@retrier.topology, exception)
         else Channels.lost(exception)
         end
-      end
-
-      def refused(refusal)
-        Declaring.new(@retrier.topology).diagnosis { |native| native.refuse_consumer(*refusal) }
       end
 
       def handle(delivery_info, properties, payload)
@@ -299,6 +295,19 @@ module Backhop
             @retrier.emit(:unavailable, connection: "consume", cause: Outcomes.text(e), delay: pause, count: 0,
                                         error: e.is_a?(Error) ? e : ConnectionFailedError.new(Outcomes.text(e)))
           end
+        end
+        close_all
+      end
+
+      # Closes, once cancelled, its channels: each when its handlers have ended and its copies are confirmed.
+      def close_all
+        until @connection.closed?
+          are_done = @lock.synchronize { @is_consumer_gone && @busy.empty? }
+          leave_channel if are_done
+          close_retired unless @connection.blocked? # the broker does not answer then
+          return if are_done && @retired.empty?
+
+          @lock.synchronize { @changed.wait(@lock, LOOK_AFTER) }
         end
       end
 

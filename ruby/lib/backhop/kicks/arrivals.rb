@@ -22,7 +22,10 @@ module Backhop
 
         intake = @backhop_intake
         intake.work = block
-        super(options) { |*delivery| intake.call(*delivery) }.tap { intake.watch(channel) }
+        arguments = Bunny::Channels::CONSUME_ARGUMENTS.merge(options[:arguments] || {})
+        super(options.merge(arguments: arguments)) { |*delivery| intake.call(*delivery) }.tap { intake.watch(channel) }
+      rescue ::Bunny::ChannelLevelException => e
+        raise intake ? intake.refused(e) : e
       end
     end
 
@@ -38,6 +41,9 @@ module Backhop
         @retrier = retrier
         @gate = retrier.gate(threads) { run }
       end
+
+      # Returns Backhop's error if the broker closed the channel of the new consumer.
+      def refused(exception) = Bunny::Channels.consumer_refused(@retrier.topology, exception)
 
       # Hands a delivery to the pool, or holds it.
       def call(*delivery)

@@ -1,17 +1,14 @@
 'use strict'
-// Possible faults of the retriers over each client, on a broker: AMQP_URL names it, as tests/broker/broker sets it.
+// Possible faults of the retriers over each client, on a broker: AMQP_URL names it, as tests/broker/broker sets it. A file
+// for each library registers these tests.
 
 const assert = require('node:assert/strict')
-const { spawn } = require('node:child_process')
 const { once } = require('node:events')
-const path = require('node:path')
 const { afterEach, beforeEach, mock } = require('node:test')
 
 const {
   AccessError, BrokerError, ClashError, ConnectionFailedError, Drop, MissingError, Park, Policy, RetryAfter
 } = require('backhop')
-
-const { Retrier } = require('backhop/amqplib')
 
 const { inside } = require('../internals')
 const {
@@ -42,9 +39,11 @@ function handling (...errors) {
 
 const FIRST = 'amqplib, promises' // the client of the fast profile
 
-for (const [client, Consumer] of Object.entries(CLIENTS)) {
+/** Registers the tests of a client of clients.js. */
+function testOver (client) {
+  const Consumer = CLIENTS[client]
   const isNodeAmqp = client.startsWith('node-amqp')
-  const declaresAlone = client.endsWith('consume') ? { skip: 'consume declares itself' } : {}
+  const declaresItself = client.endsWith('consume')
 
   describe(client, { ...NEEDS_BROKER, long: client !== FIRST }, () => {
     let broker
@@ -378,7 +377,7 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
       await isAcknowledged(queue)
     })
 
-    it('a nacked copy is published again once there is room', declaresAlone, async () => {
+    if (!declaresItself) it('a nacked copy is published again once there is room', async () => {
       const queue = await broker.queue()
       const args = { 'x-queue-type': 'classic', 'x-max-length': 1, 'x-overflow': 'reject-publish' }
       await broker.channel.assertQueue(`${queue}.parked`, { arguments: args })
@@ -615,7 +614,7 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
       })
     })
 
-    it('rungs on demand are missing only to who may not make them', { ...NEEDS_CTL, ...declaresAlone }, async () => {
+    if (!declaresItself) it('rungs on demand are missing only to who may not make them', NEEDS_CTL, async () => {
       const queue = await broker.queue()
       const policy = new Policy({ initial: 100, jitter: 'none', max: 100, maxRetryAfter: 150 })
       const { retrier } = await connected(queue, { policy })
@@ -781,321 +780,4 @@ for (const [client, Consumer] of Object.entries(CLIENTS)) {
   })
 }
 
-describe('node-amqp', { ...NEEDS_BROKER, long: true }, () => {
-  let broker
-  let proxy
-  let consumer
-  let queue
-
-  beforeEach(async () => {
-    warnings.length = 0
-    broker = await Broker.connect()
-    proxy = await Proxy.to(URL)
-    queue = await broker.queue()
-    const options = { policy: QUICK, namespace: broker.namespace, confirmTimeout: 1000 }
-    consumer = await CLIENTS['node-amqp'].connect(proxy.url, queue, options)
-    await consumer.retrier.declare()
-  })
-
-  afterEach(async () => {
-    proxy.release()
-    try {
-      await consumer.stop()
-      await broker.holds(queue, 0)
-    } finally {
-      proxy.close()
-      await broker.close()
-    }
-  }, { timeout: LIMIT })
-
-  it('acknowledges no delivery of a lost connection on the new one', async () => {
-    const seen = []
-    const ends = []
-    await consumer.begin(message => {
-      seen.push(message)
-      return new Promise((resolve, reject) => ends.push({ resolve, reject }))
-    })
-    await broker.publish('body', queue)
-    await until(() => seen.length === 1, 'it came')
-    proxy.cut()
-    await until(() => seen.length === 2, 'it came again')
-    ends[0].resolve()
-    await until(() => !consumer.retrier.pending, 'nothing is pending')
-    await broker.publish('another', queue)
-    await until(() => seen.length === 3, 'another came')
-    assert.deepEqual(seen.map(({ content, redelivered }) => [String(content), redelivered]), [
-      ['body', false], ['body', true], ['another', false]
-    ])
-    proxy.cut() // had the stale one acknowledged the second, it would not come now
-    await until(() => seen.filter(({ content }) => String(content) === 'body').length === 3, 'the second came again')
-    for (const { resolve } of ends) resolve()
-    await until(() => seen.length === 5, 'both came again')
-    ends[3].resolve()
-    ends[4].resolve()
-  })
-
-  it('after a missed heartbeat, a socket of before that closes late ends nothing', async () => {
-    await consumer.begin(handling(new Park('why')))
-    const { connection } = consumer
-    const { socket } = connection
-    const emit = socket.emit.bind(socket)
-    const late = []
-    socket.emit = (event, ...args) => event === 'end' || event === 'close' ? late.push([event, ...args]) : emit(event, ...args)
-    const isReady = new Promise(resolve => connection.once('ready', resolve))
-    connection.emit('error', new Error('no heartbeat or data in last 10s'))
-    await isReady
-    await until(() => late.some(([event]) => event === 'close'), 'the socket of before closes')
-    for (const event of late) emit(...event)
-    await broker.publish('body', queue)
-    assert.deepEqual(await broker.bodies(`${queue}.parked`, 1), ['body'])
-  })
-
-  it('a message id that is no UTF-8 is known in what the broker returns', async () => {
-    await broker.channel.deleteQueue(`${queue}.parked`)
-    const handler = handling(new Park('why'))
-    await consumer.begin(handler)
-    const { stream } = broker.channel.connection
-    const write = stream.write.bind(stream)
-    stream.write = (chunk, ...more) => {
-      const at = chunk.indexOf('PLACE')
-      if (at >= 0) chunk[at] = 0xff
-      return write(chunk, ...more)
-    }
-    await broker.publish('body', queue, { messageId: 'PLACE' })
-    delete stream.write
-    assert.deepEqual(await broker.bodies(`${queue}.parked`, 1), ['body'])
-    assert.equal(handler.messages[0].id, '\xffLACE')
-    assert.equal(warned('the broker returned the copy'), 1)
-  })
-
-  it('a lost connection that is not to come again is told', async () => {
-    const { connection, retrier } = consumer
-    connection.implOptions.reconnect = false
-    const isLost = new Promise(resolve => connection.once('close', resolve))
-    proxy.cut()
-    await isLost
-    assert.ok(connection.connectionAttemptScheduled) // so it says
-    await assert.rejects(retrier.declare(), ConnectionFailedError)
-    await assert.rejects(retrier.replay(), ConnectionFailedError)
-  })
-
-  it('a connection that was lost as the broker blocked it is not blocked any more', async () => {
-    const { connection, retrier } = consumer
-    await consumer.begin(message => {
-      if (String(message.content) === 'body') proxy.hold()
-      throw new Park('why')
-    })
-    const isReady = new Promise(resolve => connection.once('ready', resolve))
-    connection._blocked = true // as node-amqp does it
-    connection.emit('blocked')
-    proxy.cut()
-    await isReady
-    await broker.publish('opens the channel that publishes', queue)
-    await broker.take(`${queue}.parked`, 1)
-    await until(() => retrier.pending === 0, 'the first one is confirmed')
-    warnings.length = 0
-    await broker.publish('body', queue)
-    await until(() => warned('was not confirmed within 1 s'), 'the timeout is told')
-    proxy.release()
-    await broker.take(`${queue}.parked`, 1)
-  })
-})
-
-describe('amqplib', NEEDS_BROKER, () => {
-  let broker
-  let consumer
-  let queue
-
-  beforeEach(async () => {
-    warnings.length = 0
-    broker = await Broker.connect()
-    queue = await broker.queue()
-    consumer = await CLIENTS['amqplib, promises'].connect(URL, queue, { policy: QUICK, namespace: broker.namespace })
-    await consumer.retrier.declare()
-  })
-
-  afterEach(async () => {
-    try {
-      await consumer.stop()
-    } finally {
-      await broker.close()
-    }
-  }, { timeout: LIMIT })
-
-  it('an error handler takes what a framework catches', async () => {
-    const handle = consumer.retrier.errorHandler()
-    await broker.publish('body', queue)
-    const seen = []
-    await consumer.channel.consume(queue, incoming => {
-      seen.push(incoming.properties.headers['backhop-error'])
-      return handle(consumer.channel, incoming, seen.length === 1 ? new Error('first') : undefined)
-    })
-    await broker.take(`${queue}.parked`, 1)
-    assert.deepEqual(seen, [undefined, 'Error: first', 'the handler rejected without an error'])
-  })
-
-  it('a consumer that the broker cancels is told', async () => {
-    const isCancelled = new Promise(resolve => {
-      consumer.channel.consume(queue, consumer.retrier.wrap(() => {}, { cancelled: resolve }))
-    })
-    await until(async () => (await broker.channel.checkQueue(queue)).consumerCount === 1, 'it consumes')
-    await broker.channel.deleteQueue(queue)
-    await isCancelled
-    await until(() => warned('the broker cancelled the consumer'), 'it is told')
-  })
-
-  it('what throws where it is told that the consumer is cancelled ends no connection', async () => {
-    const listeners = process.listeners('uncaughtException')
-    process.removeAllListeners('uncaughtException')
-    const isThrown = new Promise(resolve => process.once('uncaughtException', resolve))
-    const cancelled = () => { throw new Error('cancelled') }
-    await consumer.channel.consume(queue, consumer.retrier.wrap(() => {}, { cancelled }))
-    await broker.channel.deleteQueue(queue)
-    const thrown = await isThrown
-    for (const listener of listeners) process.on('uncaughtException', listener)
-    assert.equal(thrown.message, 'cancelled')
-    await consumer.channel.assertExchange('amq.direct', 'direct') // it is open
-    assert.ok(consumer.isOpen)
-  })
-
-  it('a message whose channel or connection was closed before it failed is left to the broker', async () => {
-    for (const [what, close] of [
-      ['channel', ({ channel }) => channel.close()],
-      ['connection', async other => {
-        await other.connection.close()
-        other.isOpen = false
-      }]
-    ]) {
-      await broker.publish(what, queue)
-      const other = await CLIENTS['amqplib, promises'].connect(URL, queue, { namespace: broker.namespace })
-      let incoming
-      await until(async () => (incoming = await other.channel.get(queue)))
-      await close(other)
-      const retrier = new Retrier(null, { queue, policy: QUICK, namespace: broker.namespace })
-      retrier.errorHandler()(other.channel, incoming, new Park('why'))
-      assert.equal(retrier.pending, 0, what)
-      await retrier.drain({ timeout: '20s' })
-      await until(async () => await broker.count(queue) === 1, `the ${what} gave it back`)
-      await broker.holds(`${queue}.parked`, 0)
-      await broker.take(queue, 1)
-      if (other.isOpen) await other.connection.close()
-    }
-    assert.deepEqual(warnings, [])
-  })
-
-  it('a message is settled once', async () => {
-    for (const thrown of [[], [new Park('why')]]) {
-      await broker.publish('body', queue)
-      const { retrier, channel } = consumer
-      let incoming
-      await until(async () => (incoming = await channel.get(queue)))
-      const message = retrier.read(incoming)
-      retrier.settle(message, ...thrown)
-      retrier.settle(message, ...thrown)
-      retrier.settle(message, new Park('again'))
-      retrier.errorHandler()(channel, incoming, new Park('once more'))
-      await retrier.drain({ timeout: '20s' })
-      await channel.checkQueue(queue) // the channel is open
-      const isParked = async () => await broker.count(`${queue}.parked`) === thrown.length
-      await until(isParked, 'it is parked where it failed')
-    }
-    await broker.holds(queue, 0)
-  })
-
-  it('a copy is the original, whatever a handler does with what amqplib gave it', async () => {
-    await consumer.begin(message => {
-      const { properties } = message
-      properties.messageId = 5
-      properties.headers.deep.list.push(() => {})
-      properties.headers.more = Symbol('unknown to AMQP')
-      throw new Park('why')
-    })
-    await broker.publish('body', queue, { messageId: 'id', headers: { deep: { list: [1] } } })
-    const [{ properties: { messageId, headers } }] = await broker.take(`${queue}.parked`, 1)
-    assert.deepEqual([messageId, headers.deep, headers.more], ['id', { list: [1] }, undefined])
-  })
-
-  /** A retrier's listener. Before it, another listener replaces the content of bad messages: no copy can be written. */
-  function breaking (handle) {
-    const listener = consumer.retrier.wrap(handle)
-    return incoming => listener(String(incoming.content) === 'bad' ? { ...incoming, content: 'parsed' } : incoming)
-  }
-
-  it('a copy that cannot be encoded leaves its original and confuses no other', async () => {
-    await consumer.channel.consume(queue, breaking(() => { throw new Park('why') }))
-    for (const body of ['one', 'bad', 'two', 'bad', 'three']) {
-      await broker.publish(body, queue, { headers: { number: 1 } })
-    }
-    assert.deepEqual((await broker.bodies(`${queue}.parked`, 3)).sort(), ['one', 'three', 'two'])
-    await until(() => warned('it stays unacknowledged') === 2, 'both are told')
-    await consumer.stop()
-    assert.deepEqual(await broker.bodies(queue, 2), ['bad', 'bad'])
-  })
-
-  it('read and settle serve who calls handlers himself', async () => {
-    await broker.publish('ok', queue)
-    await broker.publish('bad', queue)
-    const { retrier } = consumer
-    for (const thrown of [[], [new Park('why')]]) {
-      let incoming
-      await until(async () => (incoming = await consumer.channel.get(queue)))
-      const message = retrier.read(incoming)
-      assert.deepEqual(message.content, incoming.content)
-      assert.equal(message.fields, incoming.fields)
-      assert.equal(message.properties, incoming.properties)
-      retrier.settle(message, ...thrown)
-    }
-    await retrier.drain({ timeout: '20s' })
-    assert.deepEqual(await broker.bodies(`${queue}.parked`, 1), ['bad'])
-    await broker.holds(queue, 0)
-  })
-
-  it('nothing keeps the process alive', async () => {
-    await broker.channel.deleteQueue(`${queue}.parked`)
-    await broker.publish('body', queue)
-    const program = [path.join(__dirname, 'exits.js'), queue, broker.namespace]
-    const child = spawn(process.execPath, program, { stdio: 'ignore' })
-    assert.deepEqual(await once(child, 'exit'), [0, null])
-    await until(() => broker.count(queue), 'its message is there')
-  })
-
-  it('what comes by a channel of others is acknowledged one by one', async () => {
-    const other = await broker.queue()
-    const held = []
-    await consumer.channel.consume(other, message => held.push(message))
-    await broker.publish('held', other)
-    await until(() => held.length === 1, 'it is held')
-    const handler = handling()
-    await consumer.begin(handler)
-    for (let i = 0; i < 10; i++) await broker.publish(String(i), queue)
-    await handler.saw(10)
-    await consumer.stop()
-    await broker.holds(queue, 0)
-    assert.deepEqual(await broker.bodies(other, 1), ['held'])
-  })
-
-  it('a message that is refused stays, whatever is acknowledged after it', async () => {
-    let handled = 0
-    await consumer.channel.consume(queue, breaking(({ content }) => {
-      handled++
-      if (content === 'parsed') throw new Park('why')
-    }))
-    for (const body of ['bad', 'one', 'two']) await broker.publish(body, queue, { headers: { number: 1 } })
-    await until(() => handled === 3, 'all were handled')
-    await until(() => warned('it stays unacknowledged') === 1, 'it is told')
-    await consumer.stop()
-    assert.deepEqual(await broker.bodies(queue, 1), ['bad'])
-    await broker.holds(queue, 0)
-  })
-
-  it('the user\'s channel stays as it is', async () => {
-    const handler = handling(new Park('why'))
-    await consumer.begin(handler)
-    await broker.publish('body', queue)
-    await broker.take(`${queue}.parked`, 1)
-    assert.equal(consumer.channel.listenerCount('return'), 0)
-    consumer.channel.publish('', 'nowhere', Buffer.from('x')) // no confirms here
-    await consumer.channel.checkQueue(queue)
-    assert.deepEqual(consumer.channel.unconfirmed, [])
-  })
-})
+module.exports = { handling, testOver, warned, warnings }
