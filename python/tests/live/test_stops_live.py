@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from live import PATIENCE, URL, Broker, needs_broker, running, until
-from support import QUICK, Handler, carriers, is_at_least_4_3, there
+from support import QUICK, TIMES_OUT, Handler, carriers, there
 
 import backhop
 
@@ -182,20 +182,15 @@ def test_W1_a_handler_runs_on_if_the_broker_cancels_its_consumer(
     assert "retried" not in names(events)
 
 
-@pytest.mark.alone
+@pytest.mark.since("4.3")  # before, the broker keeps the message until the client has closed the channel
 @pytest.mark.long
-@pytest.mark.usefixtures("consumer_timeout")
 @pytest.mark.parametrize("is_single", [True, False])
 @each_client
 def test_W1_a_handler_that_outlasts_the_consumer_timeout_stops_no_other_message(
     client: str, is_single: bool, broker: Broker, namespace: str
 ) -> None:
-    if not is_at_least_4_3(broker):
-        pytest.skip("RabbitMQ before 4.3 keeps the message until the client has closed the channel")
-    queue, events, handled = broker.queue(), list[backhop.Event](), list[bytes]()
-    broker.channel.queue_delete(queue)
-    arguments = {"x-queue-type": "quorum", **({"x-single-active-consumer": True} if is_single else {})}
-    broker.channel.queue_declare(queue, durable=True, arguments=arguments)
+    queue = broker.queue({**TIMES_OUT, "x-single-active-consumer": is_single})
+    events, handled = list[backhop.Event](), list[bytes]()
 
     def wait(message: backhop.Message) -> None:
         if message.body == b"slow" and b"slow" not in handled:
