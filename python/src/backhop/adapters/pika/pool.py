@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import pika.exceptions
 
+from ..._exceptions import is_kind
 from ..._handlers import ENDS_PROGRAM
 from ...message import Message as BaseMessage
 from ...observe.events import Events
@@ -130,7 +131,7 @@ class Pool:
     def _settle(self, message: Message, error: BaseException | None, was_called: bool) -> None:
         """Settles a message, in the connection's thread."""
         self._in_hand.discard(message)
-        if isinstance(error, ENDS_PROGRAM):
+        if error is not None and is_kind(error, ENDS_PROGRAM):
             self._retrier._ends_program(message, error)
             raise error
         if message._original.is_here:
