@@ -340,7 +340,8 @@ class Retrier(Settling):
         connection closes: its message goes back to the queue.
 
         :param timeout: seconds for both; default: no limit.
-        :raises WaitTimeoutError: if copies are not confirmed in that time.
+        :raises WaitTimeoutError: if handlers still run, or copies are not confirmed, at the end of
+            that time.
         """
         limit = wait_limit(timeout)
         own = asyncio.current_task()
@@ -351,8 +352,8 @@ class Retrier(Settling):
         try:
             await asyncio.wait_for(self._drained(), limit)
         except asyncio.TimeoutError:
-            if self.pending:
-                raise self._undrained() from None
+            if remaining := self.pending + len(self._running):
+                raise self._undrained(remaining) from None
         finally:
             self._running |= drainers
 

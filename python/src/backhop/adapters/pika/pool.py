@@ -73,9 +73,9 @@ class Pool:
         retrier._connection.add_on_close_callback(lambda *_: self.close())
 
     @property
-    def is_idle(self) -> bool:
-        """Returns whether all its messages are settled. For any thread."""
-        return not self._in_hand
+    def busy(self) -> int:
+        """The number of its messages that are not settled. For any thread."""
+        return len(self._in_hand)
 
     def close(self) -> None:
         """Ends the threads after the messages that arrived."""
