@@ -103,11 +103,12 @@ test-live = env CK_TIMEOUT_MULTIPLIER=10 CK_XML_LOG_FILE_NAME=$(BACKHOP_DURATION
 first := strategies copies strangers takeover seeing contract
 slow := publishing relay faults connecting holding
 adapters := tests/live/test_adapters_live.py
+lowest-clients := --with "pika==1.3.*" --with "aio-pika==9.5.*"
 of-node = node/tools/test default test/live
 contracts := node python ruby core
 live/%: export BACKHOP_BROKER_MEMORY ?= 1
 # The command is the broker of the parts that run on the model.
-on-model := command-fast core-fast-1 core-fast-2 scripts $(languages:%=%-fast) ruby-matrix node-matrix $(notdir $(bunnies))
+on-model := command-fast core-fast-1 core-fast-2 scripts $(languages:%=%-fast) $(languages:%=%-matrix) python-lowest $(notdir $(bunnies))
 $(foreach version,3.10 4.0 4.3,$(on-model:%=live/model-$(version)/%)): | tested
 live/%/core-fast-1 live/%/core-fast-2: export CK_EXCLUDE_TAGS = long
 live/%/core-fast-1: | tested
@@ -141,6 +142,11 @@ live/%/python-fast: | python-$(form)
 	$(call on,Python: live) python/tools/test -m "broker and not long"
 live/%/python-contract: | python-$(form)
 	$(call on,Python: contract) python/tools/test -m "broker and not long" tests/live/test_contract_live.py
+# For the model: all live tests of Python but what only RabbitMQ shows, over all carriers, then over the lowest clients.
+live/%/python-matrix: | python-$(form)
+	$(call on,Python: all carriers) python/tools/test -m broker
+live/%/python-lowest: | python-$(form)
+	$(call on,Python: the lowest clients) python/tools/test $(lowest-clients) -m broker tests/live
 live/%/python-adapters: | python-$(form)
 	$(call on,Python: adapters) python/tools/test -m broker $(adapters)
 live/%/python-rest: | python-$(form)

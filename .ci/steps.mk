@@ -7,14 +7,14 @@ include Makefile
 
 # The parts of `make test` run here, on the model of RabbitMQ and on 4.0. Then what only a real broker shows. C makes all
 # decisions, so the core is tested on each version. All its tests run on 4.3. The fast profile runs on 3.10, and on 4.0
-# under sanitizers. A language converts and calls: its fast profile and its adapters are tested on one version. Long steps begin
-# first; then steps that wait and steps that compute take turns.
+# under sanitizers. A language converts and calls: its fast profile and its adapters are tested on one version. All carriers of
+# Python are tested on the model; on RabbitMQ one case of each class of endings over each carrier (contract), and each client
+# (python-adapters). Long steps begin first; then steps that wait and steps that compute take turns.
 versions-of-scripts := 3.10 4.0 4.3
 change := live-asan live/4.3/command live/4.3/core-slow docs live/4.3/python-adapters ruby-tests live/4.3/core-rest
 change += node-tests python-tests core-alone live/3.10/ruby-bunny test-asan live/4.3/browser live/3.10/core-fast-2
-change += live/4.0/node-promises live/model-4.3/node-matrix live/model-4.3/ruby-matrix $(languages:%=%-lint) rogue rogue-python rogue-asan
-change += live/3.10/core-fast-1 live/4.3/python-fast live/3.10/ruby-fast live/4.0/node-fast
-change += live/model-4.3/python-fast $(bunnies:live/$(bunny-version)/%=live/model-4.3/%) live/4.0/contract
+change += live/4.0/node-promises $(languages:%=live/model-4.3/%-matrix) $(languages:%=%-lint) rogue rogue-python rogue-asan
+change += live/3.10/core-fast-1 live/model-4.3/python-lowest $(bunnies:live/$(bunny-version)/%=live/model-4.3/%) live/4.0/contract
 change += $(foreach version,$(versions-of-scripts),live/$(version)/scripts live/model-$(version)/scripts)
 change += $(foreach part,core-fast-1 core-fast-2 command-fast,live/model-4.3/$(part)) live/4.0/command-managed
 change += scripts-asan fuzzing example-in-go example-of-demo test-of-site
@@ -24,7 +24,8 @@ change += $(languages:%=linked-%) format prose test-of-prose test-of-runs test-o
 #   core-crashes         a crash loop in real time; vectors and the suite `ledger` count crashes on a given clock
 #   core on 3.10 and 4.0 long tests: an outage, a kill, the broker's own limits; 4.3 shows them, and 3.10's rules are
 #                        in the vectors, in the scripts and in the fast profile
-#   python-rest          outages of an API in real time, further carriers, the examples; the simulator and the vectors of
+#   python-rest          the part python-matrix on the model, apart from streams, TLS and a hold of 30 s in real time; the
+#                        simulator and the vectors of
 #                        breaker and flow have the outages, and the contract has each carrier's way through the code
 #   ruby-rest, node-rest, node-callbacks, other Bunnies
 #                        ruby-matrix, node-matrix and bunny-* play all of them on the model, but for streams, direct
@@ -131,7 +132,7 @@ bare-python: | python-release
 	$(call step,Python: a wheel that carries librabbitmq) $(call on-broker,4.3) python/tools/bare-tree
 oldest-python: | python-package
 	$(call step,Python: the lowest clients) $(call on-broker,4.3) \
-		python/tools/test --with "pika==1.3.*" --with "aio-pika==9.5.*" tests/live
+		python/tools/test $(lowest-clients) -m broker tests/live
 bare-ruby: | ruby-release
 	$(call step,Ruby: a gem that carries librabbitmq) $(call on-broker,4.3) ruby/tools/bare-tree
 newest-ruby: | ruby-package

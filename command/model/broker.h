@@ -130,6 +130,7 @@ struct model_consumer {
     size_t held;
     int64_t timeout_ms; /* -1: the queue's */
     size_t timed_out;   /* messages of it that timed out and were not settled since: it gets nothing */
+    int64_t told_ms;    /* when its client got basic.cancel for such messages: once for all of one time */
 };
 
 typedef struct model_binding {

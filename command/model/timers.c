@@ -95,8 +95,10 @@ static int take_back(model_queue *queue, model_entry *entry)
     if (!queue->vhost->broker->version->cancels_on_timeout || !consumer || !channel->link->has_cancel_notify)
         return 0;
     amqp_basic_cancel_t notice = {.consumer_tag = bh__to_amqp(consumer->tag), .nowait = 1};
-    if (consumer->timed_out == 0)
+    int64_t now_ms = queue->vhost->broker->now_ms;
+    if (consumer->timed_out == 0 || consumer->told_ms < now_ms)
         model_send(channel->link, channel->number, AMQP_BASIC_CANCEL_METHOD, &notice);
+    consumer->told_ms = now_ms;
     if (!model_holding_time_out(channel, entry))
         channel->link->is_broken = 1;
     else

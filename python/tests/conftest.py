@@ -4,12 +4,13 @@ import gc
 import json
 import os
 import shutil
-import subprocess
+import sysconfig
 import tempfile
 import uuid
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import live
 import pytest
@@ -21,13 +22,33 @@ import backhop
 DURATIONS = os.environ.get("BACKHOP_DURATIONS", "")  # a directory, for tools that find slow tests
 SECONDS: Counter[str] = Counter()  # of each test, with its fixtures
 
+LEFT_OUT: Counter[str] = Counter()
+"""Reasons to leave tests out, with their numbers."""
+NEEDS = {
+    "broker": "needs the broker that AMQP_URL names",
+    "control": "controls the broker, by BACKHOP_BROKER_CTL",
+    "rabbitmq": "shows what the model of RabbitMQ lacks, or waits in real time",
+    "worker": "needs the worker, which a build without librabbitmq lacks",
+    "bare": "needs a build without librabbitmq",
+    "free_threaded": "needs a Python without a GIL",
+}
+IS_GIVEN = {
+    "broker": bool(live.URL),
+    "control": bool(live.CONTROL),
+    "rabbitmq": not live.IS_MODEL,
+    "worker": backhop.build_info().worker,
+    "bare": not backhop.build_info().worker,
+    "free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
+}
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "broker: needs the broker that AMQP_URL names")
     config.addinivalue_line(
         "markers", "long: slow, or a further carrier; `-m 'broker and not long'` is the fast profile"
     )
     config.addinivalue_line("markers", "alone: disturbs all clients of the broker, so no other test runs meanwhile")
+    for name, text in {**NEEDS, "since": "since(VERSION): shows what older versions of RabbitMQ lack"}.items():
+        config.addinivalue_line("markers", f"{name}: {text}")
     if not hasattr(config, "workerinput"):  # the workers of pytest-xdist inherit it
         os.environ[live.LOCKS] = tempfile.mkdtemp(prefix="backhop-locks-")
 
@@ -50,10 +71,38 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         return (yield)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    if not live.URL and item.get_closest_marker("broker"):
-        pytest.skip("AMQP_URL is not set: tests/broker/broker run 4.3 -- ...")
+def lacks(item: pytest.Item) -> str:
+    """Returns why this run has no such test; "" if it has."""
+    for name, text in NEEDS.items():
+        if item.get_closest_marker(name) and not IS_GIVEN[name]:
+            return text
+    since = item.get_closest_marker("since")
+    return f"needs RabbitMQ {since.args[0]}" if since and live.version() < live.parsed(since.args[0]) else ""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out tests that cannot be, so that a skipped test is a surprise. Runs after -m and -k."""
+    found = {item: lacks(item) for item in items}
+    LEFT_OUT.update(reason for reason in found.values() if reason)
+    config.hook.pytest_deselected(items=[item for item in items if found[item]])
+    items[:] = [item for item in items if not found[item]]
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if output := getattr(session.config, "workeroutput", None):  # of a worker of pytest-xdist
+        output["left_out"] = dict(LEFT_OUT)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Takes what a worker of pytest-xdist left out. All workers leave out the same."""
+    LEFT_OUT.update(Counter(getattr(node, "workeroutput", {}).get("left_out", {})) - LEFT_OUT)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    for reason, count in LEFT_OUT.items():
+        terminalreporter.write_line(f"left out: {count} of what {reason}")
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -86,7 +135,7 @@ def namespace() -> Iterator[str]:
     """A namespace that tests share: they neither harm nor look at its exchanges and wait queues."""
     name = f"test-{uuid.uuid4().hex}"
     yield name
-    if live.URL and not os.environ.get("BACKHOP_BROKER_CTL"):  # a private broker ends with the tests
+    if live.URL and not live.CONTROL:  # a private broker ends with the tests
         broker = live.Broker()
         delete_namespace(broker, name, QUICK, SLOWER, backhop.Policy())
         broker.close()
@@ -103,21 +152,6 @@ def own_namespace(broker: live.Broker) -> Iterator[str]:
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> Looks:
     return Looks(monkeypatch)
-
-
-@pytest.fixture
-def consumer_timeout() -> Iterator[None]:
-    """The broker's consumer timeout is 3 s, in place of 30 minutes."""
-    control = os.environ.get("BACKHOP_BROKER_CTL")
-    if not control:
-        pytest.skip("BACKHOP_BROKER_CTL is not set")
-
-    def set_ms(timeout: int) -> None:
-        subprocess.run([control, "eval", f"application:set_env(rabbit,consumer_timeout,{timeout})."], check=True)
-
-    set_ms(3000)
-    yield
-    set_ms(1_800_000)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -20,10 +21,12 @@ import pytest
 import backhop
 
 URL = os.environ.get("AMQP_URL", "")
+CONTROL = os.environ.get("BACKHOP_BROKER_CTL", "")  # a program that controls the broker, if it is a private one
+IS_MODEL = bool(os.environ.get("BACKHOP_MODEL_URL"))
 PATIENCE = 120.0  # seconds that no test takes which passes
 
 needs_broker = pytest.mark.broker
-needs_worker = pytest.mark.skipif(not backhop.build_info().worker, reason="built without librabbitmq")
+needs_worker = pytest.mark.worker
 
 
 def parameters(url: str) -> Any:
@@ -39,6 +42,26 @@ def until(is_so: Callable[[], Any]) -> None:
     while not is_so():
         assert time.monotonic() < end, "it did not come true"
         time.sleep(0.01)
+
+
+def parsed(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")[:2]))
+
+
+@cache
+def version() -> tuple[int, ...]:
+    """Returns the broker's version; the newest if there is no broker, which the tests then report."""
+    if named := os.environ.get("BACKHOP_BROKER_VERSION"):
+        return parsed(named)
+    pika = pytest.importorskip("pika")
+    with suppress(OSError, pika.exceptions.AMQPError), pika.BlockingConnection(parameters(URL)) as connection:
+        return parsed(connection._impl.server_properties["version"])
+    return parsed("4.3")
+
+
+def control(*words: str) -> None:
+    """Controls a private broker."""
+    subprocess.run([CONTROL, *words], check=True, capture_output=True)
 
 
 LOCKS = "BACKHOP_TEST_LOCKS"  # the variable with their directory, which the processes of pytest-xdist share
@@ -88,10 +111,10 @@ class Broker:
         self._connection = self._pika.BlockingConnection(parameters(self._url))
         self.channel = self._connection.channel()
 
-    def queue(self, suffix: str = "") -> str:
-        """A new work queue."""
-        name = f"test-{uuid.uuid4().hex}{suffix}"
-        self.channel.queue_declare(name, durable=True, arguments={"x-queue-type": "classic"})
+    def queue(self, arguments: dict[str, Any] | None = None) -> str:
+        """A new work queue, a classic one by default."""
+        name = f"test-{uuid.uuid4().hex}"
+        self.channel.queue_declare(name, durable=True, arguments=arguments or {"x-queue-type": "classic"})
         self._queues += [name, f"{name}.parked"]
         return name
 
@@ -170,22 +193,18 @@ def vhost() -> Iterator[str]:
 
     On a broker of yours it is AMQP_URL, for one test at a time.
     """
-    control = os.environ.get("BACKHOP_BROKER_CTL")
-    if not control:
+    if not CONTROL:
         with locked("names"):
             yield URL
         return
-
-    def evaluate(erlang: str) -> None:
-        subprocess.run([control, "eval", erlang], check=True, capture_output=True)
-
     name = f"test-{uuid.uuid4().hex}"
-    evaluate(
+    control(
+        "eval",
         f'rabbit_vhost:add(<<"{name}">>, <<"a test">>), rabbit_auth_backend_internal:set_permissions(<<"guest">>, '
-        f'<<"{name}">>, <<".*">>, <<".*">>, <<".*">>, <<"a test">>).'
+        f'<<"{name}">>, <<".*">>, <<".*">>, <<".*">>, <<"a test">>).',
     )
     yield urlunsplit(urlsplit(URL)._replace(path=f"/{name}"))
-    evaluate(f'rabbit_vhost:delete(<<"{name}">>, <<"a test">>).')
+    control("eval", f'rabbit_vhost:delete(<<"{name}">>, <<"a test">>).')
 
 
 @contextmanager

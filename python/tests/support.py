@@ -17,6 +17,9 @@ from backhop.adapters.watch import Watch
 SLOWER = backhop.Policy(initial=0.4, jitter="none", max=0.4, max_retry_after=0)
 QUICK = backhop.Policy(initial=0.1, jitter="none", max=0.2, max_attempts=3, max_retry_after=0)
 
+TIMES_OUT = {"x-queue-type": "quorum", "x-consumer-timeout": 300}
+"""Arguments of a queue that takes a message back from a handler after 0.3 s, since RabbitMQ 4.3."""
+
 FIRST = {"blocking", "blocking consume", "aio-pika", "aio-pika consume", "pika", "worker", "worker run"}
 """The first carrier of each code path. The fast profile has only these."""
 
@@ -81,11 +84,6 @@ class Looks:
         until(lambda: any(event.name == "replayed" for event in list(events)))
         self.end()
         return next(event for event in events if event.name == "replayed")
-
-
-def is_at_least_4_3(broker: Broker) -> bool:
-    version = broker.channel.connection._impl.server_properties["version"]
-    return tuple(map(int, version.split(".")[:2])) >= (4, 3)
 
 
 def is_missing(broker: Broker, queue: str) -> bool:

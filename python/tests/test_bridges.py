@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from live import needs_worker
 
 import backhop
 from backhop import _backhop as c
@@ -150,7 +151,7 @@ def test_the_state_of_a_breaker_is_a_gauge() -> None:
         assert f'backhop_breaker_state{{queue="orders",breaker="api"}} {state}\n' in prometheus.text
 
 
-@pytest.mark.skipif(not backhop.build_info().worker, reason="built without librabbitmq")
+@needs_worker
 def test_a_worker_is_asked_for_its_copies_by_opentelemetry_and_counts_them_itself_for_prometheus() -> None:
     reader = InMemoryMetricReader()
     prometheus = backhop.prometheus.Metrics(None)

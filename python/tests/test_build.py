@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import sys
-import sysconfig
 from importlib import metadata
 
 import pytest
@@ -21,7 +20,7 @@ def test_without_librabbitmq_there_is_no_worker_and_no_version_of_it() -> None:
     assert ("no Worker" in str(info)) == (not info.worker)
 
 
-@pytest.mark.skipif(not sysconfig.get_config_var("Py_GIL_DISABLED"), reason="this Python has a GIL")
+@pytest.mark.free_threaded
 def test_a_free_threaded_python_switches_its_gil_on() -> None:
     assert vars(sys)["_is_gil_enabled"]()
 

@@ -113,6 +113,31 @@ def test_a_listener_that_fails_is_logged_and_the_next_ones_hear(caplog: pytest.L
     assert [each.levelname for each in caplog.records].count("WARNING") == 1
 
 
+def test_P4_10_a_listener_may_raise_anything_but_what_ends_the_program(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(event: backhop.Event) -> None:
+        raise BaseException("no")
+
+    def leave(event: backhop.Event) -> None:
+        raise SystemExit(3)
+
+    events = Events("a listener's BaseException", fail)
+    events.emit(events.new(c.BH_EVENT_RETRIED, {}))
+    assert "a listener failed at retried" in caplog.text
+    with pytest.raises(SystemExit):
+        Events("orders", leave).emit(events.new(c.BH_EVENT_RETRIED, {}))
+
+
+def test_P4_10_the_log_cuts_a_text_of_megabytes(caplog: pytest.LogCaptureFixture) -> None:
+    events = Events("a long text", None)
+    try:
+        raise LookupError("x" * 10_000_000)
+    except LookupError as error:
+        events.emit(events.new(c.BH_EVENT_PARKED, {}), error)
+    assert "LookupError: xxx" in caplog.text
+    assert "test_event.py" in caplog.text  # the traceback stays
+    assert len(caplog.text) < 20_000
+
+
 def test_a_listener_that_always_fails_is_ten_lines_a_second(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

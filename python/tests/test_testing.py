@@ -191,6 +191,16 @@ def test_a_plain_handler_is_called_in_the_loop_that_runs() -> None:
     assert asyncio.run(rehearse_async(fail, policy=POLICY)).delays == [1, 2, 4]
 
 
+def test_P4_11_a_rehearsal_in_a_running_loop_names_rehearse_async() -> None:
+    async def handle(_: backhop.Message) -> None: ...
+
+    async def main() -> None:
+        with pytest.raises(backhop.ArgumentTypeError, match="await rehearse_async"):
+            rehearse(handle)
+
+    asyncio.run(main())
+
+
 def test_a_rehearsed_message_says_whether_it_is_the_last_attempt() -> None:
     seen = []
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from live import PATIENCE, URL, Broker, needs_broker, needs_worker, running
+from live import PATIENCE, URL, Broker, control, needs_broker, needs_worker, running
 
 import backhop
 
@@ -72,7 +72,7 @@ class Events:
 # --- Without a broker ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(backhop.build_info().worker, reason="built with librabbitmq")
+@pytest.mark.bare
 def test_without_librabbitmq_a_worker_says_what_to_install() -> None:
     with pytest.raises(backhop.NoLibrabbitmqError, match=r"librabbitmq-dev pkg-config.*pip install"):
         backhop.Worker("amqp://localhost", queue="orders")
@@ -512,7 +512,7 @@ class TestLive:
     def test_a_handler_that_raises_sees_the_message_again_and_no_other_queue_does(
         self, broker: Broker, go: Any
     ) -> None:
-        name, sibling, inbox = broker.queue(), broker.queue("-sibling"), Inbox(OSError("507 queue is full"))
+        name, sibling, inbox = broker.queue(), broker.queue(), Inbox(OSError("507 queue is full"))
         for one in (name, sibling):
             broker.channel.queue_bind(one, "amq.topic", f"{name}.#")
         broker.publish(
@@ -655,11 +655,9 @@ class TestLive:
         assert (done, most) == (6, 3)
 
     @pytest.mark.alone
+    @pytest.mark.control
     @pytest.mark.long
     def test_f2_a_worker_connects_again_and_a_message_in_hand_has_one_call(self, broker: Broker) -> None:
-        control = os.environ.get("BACKHOP_BROKER_CTL")
-        if not control:
-            pytest.skip("BACKHOP_BROKER_CTL is not set")
         name, events, release, seen = broker.queue(), Events(), threading.Event(), queue.Queue[bool]()
         broker.publish(b"body", name, message_id="order 7")
 
@@ -669,7 +667,7 @@ class TestLive:
 
         with running(_worker(name, on_event=events, threads=1), handle):
             assert seen.get(timeout=PATIENCE) is False
-            subprocess.run([control, "rabbitmqctl", "close_all_connections", "a test"], check=True, capture_output=True)
+            control("rabbitmqctl", "close_all_connections", "a test")
             assert isinstance(events.get("disconnected").error, backhop.Error)
             events.get("connected")
             release.set()
@@ -814,6 +812,7 @@ class TestLive:
                 process.kill()
         assert broker.is_empty(name)
 
+    @pytest.mark.rabbitmq  # the model has no TLS
     @pytest.mark.skipif("BACKHOP_CA_FILE" not in os.environ, reason="there is no broker with TLS")
     def test_tls_verifies_the_broker(self, broker: Broker) -> None:
         uri, name, events = os.environ["AMQPS_URL"], broker.queue(), Events()

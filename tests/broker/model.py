@@ -123,6 +123,12 @@ def line(*words: object) -> str:
     return shlex.join(str(word) for word in words)
 
 
+def permissions(strings: Sequence[str]) -> Iterator[str]:
+    """Translates the arguments of set_permissions."""
+    user, vhost, *patterns = strings
+    yield line("permissions", vhost, user, *patterns[:3])
+
+
 def evaluated(erlang: str) -> Iterator[str]:
     """Translates the expressions that the tests use."""
     strings = re.findall(r'<<"([^"]*)">>', erlang)
@@ -130,11 +136,12 @@ def evaluated(erlang: str) -> Iterator[str]:
         yield from definitions(json.loads(base64.b64decode(strings[0])))
     elif "rabbit_vhost:add(" in erlang:
         yield line("vhost", "add", strings[0])
+        if "auth_backend_internal:set_permissions(" in erlang:
+            yield from permissions(re.findall(r'<<"([^"]*)">>', erlang.partition("set_permissions(")[2]))
     elif "rabbit_vhost:delete(" in erlang:
         yield line("vhost", "delete", strings[0])
     elif "auth_backend_internal:set_permissions(" in erlang:
-        user, vhost, *patterns = strings
-        yield line("permissions", vhost, user, *patterns[:3])
+        yield from permissions(strings)
     elif re.search("auth_backend_internal:(add_user|change_password)", erlang):
         yield line("user", *strings[:2])
     elif "auth_backend_internal:delete_user(" in erlang:

@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
 _MOST_CAUSES = 8
 _MOST_MEMBERS = 8
 _MOST_EXCEPTIONS = 32  # in one text
 _MOST_CHARACTERS = 1024  # of one exception's own text: the core keeps 1 KiB in all
+_MOST_LOGGED = 16384  # characters of an exception and its causes that a log gets, without frames
+
+
+def is_kind(exception: BaseException, kind: Any) -> bool:
+    """Returns whether an exception is of a class, or of one in a tuple.
+
+    In place of isinstance, which may read ``__class__``: a property of a handler's exception may
+    raise.
+    """
+    return issubclass(type(exception), kind)
+
+
+def loggable(exception: BaseException | None) -> BaseException | None:
+    """Returns the exception for a log to format.
+
+    A stand-in with a bounded text, if the exception cannot be formatted or has a longer text.
+    """
+    if exception is None:
+        return None
+    try:
+        lines = traceback.TracebackException.from_exception(exception, limit=0).format()
+        if sum(map(len, lines)) <= _MOST_LOGGED:
+            return exception
+    except Exception:  # a part of it raises
+        pass
+    stand_in: BaseException = type(name_of(exception), (Exception,), {"__module__": "builtins"})()
+    stand_in.args = (text_of(exception).removeprefix(name_of(exception)).removeprefix(": "),)
+    return stand_in.with_traceback(_part(exception, "__traceback__"))
 
 
 def text_of(exception: BaseException) -> str:
@@ -42,7 +71,7 @@ def _text_of(exception: BaseException, seen: set[int], remaining: int) -> str:
 
 def _is_new(exception: object, seen: set[int]) -> bool:
     return (
-        isinstance(exception, BaseException)
+        issubclass(type(exception), BaseException)
         and id(exception) not in seen
         and len(seen) < _MOST_EXCEPTIONS
     )
@@ -51,9 +80,10 @@ def _is_new(exception: object, seen: set[int]) -> bool:
 def cause_of(exception: BaseException) -> BaseException | None:
     """Returns the exception that a traceback shows as the cause; None if there is none."""
     cause: BaseException | None = _part(exception, "__cause__")
-    if cause is not None or exception.__suppress_context__:
+    if cause is not None or _part(exception, "__suppress_context__"):
         return cause
-    return exception.__context__
+    context: BaseException | None = _part(exception, "__context__")
+    return context
 
 
 def _part(exception: BaseException, name: str) -> Any:

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from ._checks import function
 from ._errors import ArgumentTypeError
+from ._exceptions import is_kind
 
 MessageT = TypeVar("MessageT")
 
@@ -21,7 +22,7 @@ def is_ordinary(exception: BaseException) -> bool:
 
     Such an exception is a failure too, and is logged at once.
     """
-    return isinstance(exception, Exception) or type(exception).__module__ == "asyncio.exceptions"
+    return is_kind(exception, Exception) or type(exception).__module__ == "asyncio.exceptions"
 
 
 def is_async(function: object) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from ._checks import instance, shortened, truth
 from ._errors import ArgumentError, ArgumentTypeError
-from ._exceptions import cause_of, name_of, text_of, writable
+from ._exceptions import cause_of, is_kind, loggable, name_of, text_of, writable
 from ._handlers import is_async
 from ._times import Seconds, duration, milliseconds, retry_after, seconds
 from .plan import Outcome, Result
@@ -131,10 +131,11 @@ class Choice:
         """Returns the result for an exception of a handler."""
         try:
             return self._chosen(exception)
-        except Exception:  # its class or a part of it raises
-            parks = issubclass(type(exception), Park)
+        except Exception as problem:  # its class or a part of it raises
+            parks = is_kind(exception, Park)
             end = "parked" if parks else "tried again"
-            LOGGER.exception("an exception of a handler is unreadable: the message is %s", end)
+            text = "an exception of a handler is unreadable: the message is %s"
+            LOGGER.error(text, end, exc_info=loggable(problem))
             return Result("permanent" if parks else "failed", writable(text_of(exception)))
 
     def _chosen(self, exception: BaseException) -> Result:
@@ -151,15 +152,16 @@ class Choice:
         return result
 
     def _result(self, exception: BaseException) -> Result:
-        if isinstance(exception, RetryAfter):
-            is_throttled = isinstance(exception, Throttled)
+        raised: Any = exception
+        if is_kind(exception, RetryAfter):
+            is_throttled = is_kind(exception, Throttled)
             outcome: Outcome = "throttled" if is_throttled else "failed"
-            whole_queue = isinstance(exception, Throttled) and exception.whole_queue
-            error = _said(exception.error or _own_text(exception), exception)
-            return Result(outcome, error, _delay_of(exception.delay), whole_queue=whole_queue)
-        if isinstance(exception, Park):
-            return Result("permanent", _said(exception.reason or str(exception), exception))
-        if isinstance(exception, Drop):
+            whole_queue = is_throttled and raised.whole_queue
+            error = _said(raised.error or _own_text(raised), exception)
+            return Result(outcome, error, _delay_of(raised.delay), whole_queue=whole_queue)
+        if is_kind(exception, Park):
+            return Result("permanent", _said(raised.reason or str(exception), exception))
+        if is_kind(exception, Drop):
             return Result("dropped")
         error = writable(text_of(exception))
         for condition in self._never:
@@ -236,7 +238,7 @@ def _verdict(name: str, condition: Condition, exception: BaseException, otherwis
     ``otherwise`` if a predicate raises, so that the message is retried.
     """
     if isinstance(condition, type):
-        return isinstance(exception, condition)
+        return is_kind(exception, condition)
     try:
         verdict: Any = condition(exception)
         if isinstance(verdict, bool | Throttled):
@@ -246,9 +248,13 @@ def _verdict(name: str, condition: Condition, exception: BaseException, otherwis
                 f"a predicate of {name} returned None: return True, False, seconds or Throttled"
             )
         return retry_after(verdict)
-    except Exception:
-        LOGGER.exception("a predicate of %s failed: the message is tried again", name)
+    except Exception as failure:
+        _log_predicate("a predicate of %s failed: the message is tried again", name, failure)
         return otherwise
+
+
+def _log_predicate(text: str, name: str, failure: Exception) -> None:
+    LOGGER.error(text, name, exc_info=loggable(failure))
 
 
 def _delay_of(given: object) -> Seconds:
@@ -283,21 +289,21 @@ def matches(name: str, given: Iterable[Condition], exception: BaseException) -> 
     for condition in given:
         try:
             is_class = isinstance(condition, type)
-            if isinstance(reason, condition) if is_class else condition(reason):  # type: ignore[arg-type]
+            if is_kind(reason, condition) if is_class else condition(reason):
                 return True
-        except Exception:
-            LOGGER.exception("a predicate of %s failed: the exception matches", name)
+        except Exception as failure:
+            _log_predicate("a predicate of %s failed: the exception matches", name, failure)
             return True
     return False
 
 
 def met(exception: BaseException) -> BaseException:
     """Returns the exception that RetryAfter or Park carries, or was raised from; else itself."""
-    if not issubclass(type(exception), RetryAfter | Park):  # isinstance may read __class__
+    if not is_kind(exception, (RetryAfter, Park)):
         return exception
     raised: Any = exception
     try:
-        given = raised.error if issubclass(type(exception), RetryAfter) else raised.reason
+        given = raised.error if is_kind(exception, RetryAfter) else raised.reason
     except Exception:  # a property of the user's subclass raises: Choice.result logs it
         given = None
     return (given if isinstance(given, BaseException) else cause_of(exception)) or exception

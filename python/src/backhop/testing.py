@@ -31,7 +31,7 @@ from ._amqp import Text, copied
 from ._broker import Broker
 from ._checks import whole
 from ._errors import ArgumentError, ArgumentTypeError
-from ._exceptions import repr_of
+from ._exceptions import is_kind, repr_of
 from ._handlers import ENDS_PROGRAM, awaited, called, check_handler, is_async
 from ._times import Seconds, duration, milliseconds, seconds
 from .breaker import Breaker, BreakerState, checked_breaker
@@ -227,13 +227,19 @@ def rehearse(
     :param most_attempts: ends a rehearsal after so many attempts; default: 100.
     :param on_event: called with each Event, as a retrier's; likewise a bridge, or a list of these.
     :raises AssertionError: if the handler raises it, so that a handler of a test can assert.
-    :raises ArgumentTypeError: if ``handle`` is not callable, or is a generator function.
+    :raises ArgumentTypeError: if ``handle`` is not callable, or is a generator function; or is a
+        coroutine function while an event loop runs: await rehearse_async there.
     :raises ArgumentError: if an option is unknown or wrong.
     """
     check_handler(handle)
     if is_async(handle):
         import asyncio
 
+        if asyncio._get_running_loop() is not None:  # before a coroutine is made, which none awaits
+            raise ArgumentTypeError(
+                "the handler is a coroutine function, and an event loop runs here: "
+                "await rehearse_async"
+            )
         return asyncio.run(rehearse_async(handle, body, **options))
     steps = _Steps(body, **_known(options))
     for message in steps:
@@ -385,7 +391,7 @@ class _Steps:
     def fail(self, error: BaseException) -> None:
         """Takes the exception of the handler, or raises it if it ends the test."""
         ends_test = getattr(sys.modules.get("_pytest.outcomes"), "OutcomeException", AssertionError)
-        if isinstance(error, (AssertionError, ends_test, *ENDS_PROGRAM)):
+        if is_kind(error, (AssertionError, ends_test, *ENDS_PROGRAM)):
             raise error
         self.error = error
 

@@ -284,7 +284,8 @@ class AioPika(Consumer):
         self.retrier = backhop.aio_pika.Retrier(self.channel, self.queue, **self.options)
         self.ready.set_result(None)
         await self.over.wait()
-        await self.retrier.drain(self.drain)
+        with contextlib.suppress(backhop.WaitTimeoutError):  # then the close aborts the handlers
+            await self.retrier.drain(self.drain)
         await self.connection.close()
 
     def call(self, coroutine: Any) -> Any:

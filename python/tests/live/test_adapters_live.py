@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import gc
 import json
-import os
 import struct
-import subprocess
 import sys
 import threading
 import time
@@ -19,7 +18,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from live import PATIENCE, URL, Broker, needs_broker, parameters, until
+from live import PATIENCE, URL, Broker, control, needs_broker, parameters, until, version
 from support import QUICK, Handler, carriers, is_missing, names_of, there
 
 import backhop
@@ -34,14 +33,13 @@ aio_pika = pytest.importorskip("aio_pika")
 
 import aiormq  # noqa: E402
 from aiormq.abc import ChannelFrame  # noqa: E402
-from clients import connected, consuming, each_client  # noqa: E402
+from clients import CLIENTS, connected, consuming, each_client  # noqa: E402
 from pamqp.body import ContentBody  # noqa: E402
 from pamqp.commands import Basic  # noqa: E402
 from pamqp.header import ContentHeader  # noqa: E402
 from proxy import Proxy  # noqa: E402
 
 pytestmark = [needs_broker, pytest.mark.filterwarnings("default")]
-VERSION = tuple(int(part) for part in os.environ.get("BACKHOP_BROKER_VERSION", "4.3").split("."))
 
 
 @pytest.fixture(autouse=True)
@@ -373,12 +371,13 @@ def test_a_copy_that_is_not_confirmed_in_time_is_published_again(
             proxy.hold()
         raise backhop.Park("why")
 
-    options = {"policy": QUICK, "namespace": namespace, "confirm_timeout": 1}
+    options = {"policy": QUICK, "namespace": namespace, "confirm_timeout": 0.3}
     with consuming(client, proxy.url, queue, handle, **options) as consumer:
         bodies(broker, f"{queue}.parked", 1)
         until(lambda: consumer.retrier.pending == 0)
+        caplog.clear()  # the first copy may have been late too
         broker.publish(b"body", queue, message_id="held")
-        until(lambda: "1 copy was not confirmed within 1 s" in caplog.text)
+        until(lambda: "1 copy was not confirmed within 0.3 s" in caplog.text)
         proxy.release()
         until(lambda: consumer.retrier.pending == 0)
     until(lambda: there(broker, f"{queue}.parked") > 0)
@@ -403,7 +402,7 @@ def test_a_broker_that_answers_late_gets_one_copy_more_for_each_timeout_and_not_
     def timeouts() -> int:
         return sum(event.name == "unconfirmed" for event in events)
 
-    options = {"policy": QUICK, "namespace": namespace, "confirm_timeout": 1, "on_event": events.append}
+    options = {"policy": QUICK, "namespace": namespace, "confirm_timeout": 0.3, "on_event": events.append}
     with connected(client, proxy.url, queue, handle, **options) as consumer:
         consumer.declare()
         broker.publish(expected[0], f"{queue}.parked")
@@ -424,45 +423,52 @@ def test_a_broker_that_answers_late_gets_one_copy_more_for_each_timeout_and_not_
 
 
 @pytest.mark.alone
+@pytest.mark.control
 @pytest.mark.long
-@each_client
 def test_a_copy_that_the_broker_does_not_read_for_want_of_memory_goes_once(
-    client: str, broker: Broker, namespace: str, caplog: pytest.LogCaptureFixture
+    broker: Broker, namespace: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    control = os.environ.get("BACKHOP_BROKER_CTL")
-    if not control:
-        pytest.skip("BACKHOP_BROKER_CTL is not set")
+    """All clients in one test: each would need an alarm of its own, and the time of a confirm timeout."""
+    count = 3
+    queues = {client: broker.queue() for client in CLIENTS}
+    told: dict[str, list[tuple[str, str, int]]] = {client: [] for client in CLIENTS}
+    consumers: dict[str, Any] = {}
 
-    queue, count = broker.queue(), 3
-    for i in range(count):
-        broker.publish(str(i).encode(), queue)
-    told: list[tuple[str, str, int]] = []
+    def listener(client: str) -> Callable[[backhop.Event], None]:
+        def on_event(event: backhop.Event) -> None:
+            if event.name in ("blocked", "unblocked"):
+                told[client].append((event.name, event.connection, event.count))
 
-    def on_event(event: backhop.Event) -> None:
-        if event.name in ("blocked", "unblocked"):
-            told.append((event.name, event.connection, event.count))
+        return on_event
 
-    options = {"policy": QUICK, "namespace": namespace, "confirm_timeout": 1, "on_event": on_event}
-    with connected(client, URL, queue, Handler(*[backhop.Park()] * count), **options) as consumer:
-        consumer.declare()
-        subprocess.run([control, "set-alarm"], check=True)
+    with contextlib.ExitStack() as stack:
+        for client, queue in queues.items():
+            for i in range(count):
+                broker.publish(str(i).encode(), queue)
+            options = {"policy": QUICK, "namespace": namespace, "confirm_timeout": 1, "on_event": listener(client)}
+            consumer = connected(client, URL, queue, Handler(*[backhop.Park()] * count), **options)
+            consumers[client] = stack.enter_context(consumer)
+            consumers[client].declare()
+        control("set-alarm")
         try:
-            consumer.begin()
-            until(lambda: consumer.retrier.pending == count and told)
-            time.sleep(1.5)  # nothing may happen while the confirm timeout passes
-            assert consumer.retrier.pending == count
+            for consumer in consumers.values():
+                consumer.begin()
+            until(lambda: all(told[client] and each.retrier.pending == count for client, each in consumers.items()))
+            time.sleep(1.2)  # nothing may happen while the confirm timeout passes
             assert "not confirmed" not in caplog.text
-            assert [(name, connection) for name, connection, _ in told] == [("blocked", "publish")]
-            assert 1 <= told[0][2] <= count
+            for client, consumer in consumers.items():
+                assert consumer.retrier.pending == count, client
+                ((name, connection, number),) = told[client]
+                assert (name, connection, 1 <= number <= count) == ("blocked", "publish", True), client
         finally:
-            subprocess.run([control, "clear-alarm"], check=True)
-        until(lambda: consumer.retrier.pending == 0)
-        until(lambda: len(told) == 2)
-        assert told[1][:2] == ("unblocked", "publish")
+            control("clear-alarm")
+        until(lambda: all(len(told[client]) == 2 and not each.retrier.pending for client, each in consumers.items()))
+    assert {each[1][:2] for each in told.values()} == {("unblocked", "publish")}
     assert "not confirmed" not in caplog.text
-    assert sorted(bodies(broker, f"{queue}.parked", count)) == [b"0", b"1", b"2"]
-    assert broker.is_empty(f"{queue}.parked")
-    assert broker.is_empty(queue)
+    for queue in queues.values():
+        assert sorted(bodies(broker, f"{queue}.parked", count)) == [b"0", b"1", b"2"]
+        assert broker.is_empty(f"{queue}.parked")
+        assert broker.is_empty(queue)
 
 
 @each_client
@@ -756,12 +762,10 @@ def test_a_drain_that_meets_its_limit_says_how_many_are_not_confirmed(
 
 
 @each_client
-@pytest.mark.parametrize("strategy", ["message-ttl", "reject", "native"])
+@pytest.mark.parametrize("strategy", ["message-ttl", "reject", pytest.param("native", marks=pytest.mark.since("4.3"))])
 def test_a_strategy_brings_a_message_back_until_it_is_parked(
     client: str, strategy: str, broker: Broker, own_namespace: str
 ) -> None:
-    if strategy == "native" and VERSION < (4, 3):
-        pytest.skip("needs RabbitMQ 4.3")
     queue = f"{own_namespace}.work"
     policy = backhop.Policy(initial=0.2, kind="fixed", jitter="none", max_attempts=3)
     handler = Handler(*[ValueError("no")] * 3)
@@ -780,7 +784,7 @@ def test_a_strategy_brings_a_message_back_until_it_is_parked(
 @each_client
 def test_a_strategy_that_the_broker_lacks_is_refused(client: str, broker: Broker, namespace: str) -> None:
     options = {"policy": backhop.Policy(jitter="none", kind="fixed"), "namespace": namespace}
-    for strategy in ["delayed-exchange"] + (["native"] if VERSION < (4, 3) else []):
+    for strategy in ["delayed-exchange"] + (["native"] if version() < (4, 3) else []):
         with (
             connected(client, URL, broker.queue(), Handler(), strategy=strategy, **options) as consumer,
             pytest.raises(backhop.BrokerError, match="ladder"),
@@ -812,23 +816,16 @@ def test_verifying_says_what_is_missing_and_what_differs(client: str, broker: Br
             )
 
 
+@pytest.mark.control
 @pytest.mark.long
 @each_client
 def test_rungs_on_demand_are_missing_only_to_who_does_not_make_them(
     client: str, broker: Broker, own_namespace: str
 ) -> None:
-    control = os.environ.get("BACKHOP_BROKER_CTL")
-    if not control:
-        pytest.skip("BACKHOP_BROKER_CTL is not set")
-
-    def evaluate(erlang: str) -> None:
-        subprocess.run([control, "eval", erlang], check=True, capture_output=True)
-
     def import_definitions(definitions: str) -> None:
         """As an administrator does by `rabbitmqctl import_definitions`, which wants a file that the broker can see."""
-        evaluate(
-            f'rabbit_definitions:import_raw(base64:decode(<<"{base64.b64encode(definitions.encode()).decode()}">>)).'
-        )
+        encoded = base64.b64encode(definitions.encode()).decode()
+        control("eval", f'rabbit_definitions:import_raw(base64:decode(<<"{encoded}">>)).')
 
     queue, handler, user = broker.queue(), Handler(backhop.RetryAfter(0.12)), own_namespace
     policy = backhop.Policy(initial=0.1, jitter="none", max=0.1, max_retry_after=0.15)
@@ -861,7 +858,7 @@ def test_rungs_on_demand_are_missing_only_to_who_does_not_make_them(
         handler.saw(2)
     assert handler.messages[1].last_delay == 0.125
     assert broker.is_empty(queue)
-    evaluate(f'rabbit_auth_backend_internal:delete_user(<<"{user}">>, <<"a test">>).')
+    control("eval", f'rabbit_auth_backend_internal:delete_user(<<"{user}">>, <<"a test">>).')
     broker.delete(*names_of(topology, own_namespace))
 
 

@@ -335,15 +335,48 @@ def test_T15_a_retrier_of_the_parent_raises_in_a_forked_child(broker: Broker, na
     connection.close()
 
 
+@pytest.mark.parametrize("raises", [False, True])
+def test_P4_12_a_handler_that_returns_in_a_forked_child_ends_the_child(
+    raises: bool, broker: Broker, namespace: str
+) -> None:
+    queue, codes, parent = broker.queue(), list[int](), os.getpid()
+
+    def handle(_: backhop.Message) -> None:
+        if child := os.fork():
+            codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        elif raises:
+            raise ValueError("in the child")
+
+    broker.publish(b"body", queue)
+    with pika.BlockingConnection(parameters(URL)) as connection:
+        retrier = backhop.pika.Retrier(connection.channel(), queue, QUICK, namespace=namespace)
+        retrier.consume(handle)
+        try:
+            while not codes:
+                connection.process_data_events(0.01)
+        except backhop.ForkedError:
+            if os.getpid() != parent:
+                os._exit(7)
+            raise
+        finally:
+            if os.getpid() != parent:
+                os._exit(1)
+        retrier.drain()
+    assert codes == [7]
+    assert broker.is_empty(queue)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("plain", [True, False])
 def test_T11_a_handler_that_holds_the_event_loop_is_named(plain: bool, broker: Broker, namespace: str) -> None:
-    queue, events, held = broker.queue(), list[backhop.Event](), list[str]()
+    queue, events, held, took = broker.queue(), list[backhop.Event](), list[str](), list[float]()
 
     def hold(message: backhop.Message) -> None:
         held.append(str(message.id))
         if len(held) == 1:
-            time.sleep(6)
+            began = time.monotonic()
+            until(lambda: broker.consumers(queue) == 0)  # the broker missed two heartbeats, and closed the connection
+            took.append(time.monotonic() - began)
 
     async def hold_async(message: backhop.Message) -> None:
         hold(message)
@@ -362,5 +395,5 @@ def test_T11_a_handler_that_holds_the_event_loop_is_named(plain: bool, broker: B
     assert "stale" in names(about)
     (lost,) = [event for event in about if event.name == "disconnected"]
     assert lost.duration is not None
-    assert lost.duration >= 6
+    assert lost.duration >= took[0] - 0.01
     assert lost.level == logging.WARNING

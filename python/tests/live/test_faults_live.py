@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from live import URL, Broker, needs_broker, until
-from support import QUICK, Handler, Looks, is_at_least_4_3, there
+from support import QUICK, TIMES_OUT, Handler, Looks, there
 
 import backhop
 
@@ -292,20 +292,15 @@ def test_F2_a_success_on_a_closed_channel_needs_no_second_call(
     until(lambda: there(broker, queue) == 0)
 
 
-@pytest.mark.alone
+@pytest.mark.since("4.3")  # before, the broker keeps the message until the client has closed the channel
 @pytest.mark.long
-@pytest.mark.usefixtures("consumer_timeout")
 @each_client
 def test_F2_a_handler_that_outlasts_the_consumer_timeout_is_called_once(
     client: str,
     broker: Broker,
     namespace: str,
 ) -> None:
-    if not is_at_least_4_3(broker):
-        pytest.skip("RabbitMQ before 4.3 keeps the message until the client has closed the channel")
-    queue, events, handled = broker.queue(), list[backhop.Event](), list[bytes]()
-    broker.channel.queue_delete(queue)
-    broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum"})
+    queue, events, handled = broker.queue(TIMES_OUT), list[backhop.Event](), list[bytes]()
 
     def handle(message: backhop.Message) -> None:
         handled.append(message.body)

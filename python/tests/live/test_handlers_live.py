@@ -285,6 +285,7 @@ def test_consume_says_what_is_wrong(client: str, broker: Broker, own_namespace: 
         consumer.begin_by_itself()
 
 
+@pytest.mark.rabbitmq  # the model has no streams
 @each_client
 @pytest.mark.long
 def test_w3_a_stream_is_no_work_queue(client: str, broker: Broker, own_namespace: str) -> None:

@@ -10,15 +10,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from live import PATIENCE, URL, Broker, needs_broker, running, until
-from support import QUICK, Handler, carriers, is_at_least_4_3, there
+from live import PATIENCE, URL, Broker, needs_broker, parameters, running, until
+from support import QUICK, TIMES_OUT, Handler, carriers, there
 
 import backhop
 
-pytest.importorskip("pika")
+pika = pytest.importorskip("pika")
 pytest.importorskip("aio_pika")
 
-from clients import connected, each_client
+import aiormq  # noqa: E402
+from clients import connected, each_client  # noqa: E402
+
+import backhop.pika  # noqa: E402
 
 pytestmark = [needs_broker, pytest.mark.filterwarnings("default")]
 
@@ -108,10 +111,29 @@ def test_P4_3_a_drain_over_aio_pika_waits_within_its_limit(broker: Broker, names
         until(lambda: slow.began)
         consumer.cancel()
         began = time.monotonic()
-        consumer.call(consumer.retrier.drain(0.2))
+        with pytest.raises(backhop.WaitTimeoutError, match=f'queue "{queue}", 1 message: .*not settled'):
+            consumer.call(consumer.retrier.drain(0.2))
         assert time.monotonic() - began >= 0.19
         assert not slow.ended
         slow.may_end.set()
+    assert slow.ended == [b"body"]
+    assert broker.is_empty(queue)
+
+
+def test_P4_3_a_drain_over_pika_waits_for_threads_within_its_limit(broker: Broker, namespace: str) -> None:
+    queue, slow = broker.queue(), Slow()
+    broker.publish(b"body", queue)
+    with pika.BlockingConnection(parameters(URL)) as connection:
+        retrier = backhop.pika.Retrier(connection.channel(), queue, QUICK, namespace=namespace)
+        consumer = retrier.consume(slow, threads=1)
+        while not slow.began:
+            connection.process_data_events(0.01)
+        consumer.cancel()
+        with pytest.raises(backhop.WaitTimeoutError, match=f'queue "{queue}", 1 message: .*not settled'):
+            retrier.drain(0.2)
+        assert not slow.ended
+        slow.may_end.set()
+        retrier.drain(PATIENCE)
     assert slow.ended == [b"body"]
     assert broker.is_empty(queue)
 
@@ -182,20 +204,35 @@ def test_W1_a_handler_runs_on_if_the_broker_cancels_its_consumer(
     assert "retried" not in names(events)
 
 
-@pytest.mark.alone
+@pytest.mark.parametrize("client", carriers("aio-pika", "aio-pika robust"))
+def test_W1_a_cancel_that_comes_late_on_the_channel_that_was_left_changes_nothing(
+    client: str, broker: Broker, namespace: str
+) -> None:
+    queue, events, handler = broker.queue(), list[backhop.Event](), Handler()
+    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
+    with connected(client, URL, queue, handler, **options) as consumer:
+        consumer.begin_by_itself()
+        old, tag = consumer.consumer._wire, consumer.consumer._tag
+        broker.channel.queue_delete(queue)
+        until(lambda: "cancelled" in names(events))
+        broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "classic"})
+        until(lambda: names(events).count("connected") == 2)
+        consumer.call(old.frames.put((0, aiormq.spec.Basic.Cancel(consumer_tag=tag))))
+        broker.publish(b"body", queue)
+        handler.saw(1)
+        assert consumer.consumer.state == "ready"
+    assert (names(events).count("cancelled"), names(events).count("connected")) == (1, 2)
+
+
+@pytest.mark.since("4.3")  # before, the broker keeps the message until the client has closed the channel
 @pytest.mark.long
-@pytest.mark.usefixtures("consumer_timeout")
 @pytest.mark.parametrize("is_single", [True, False])
 @each_client
 def test_W1_a_handler_that_outlasts_the_consumer_timeout_stops_no_other_message(
     client: str, is_single: bool, broker: Broker, namespace: str
 ) -> None:
-    if not is_at_least_4_3(broker):
-        pytest.skip("RabbitMQ before 4.3 keeps the message until the client has closed the channel")
-    queue, events, handled = broker.queue(), list[backhop.Event](), list[bytes]()
-    broker.channel.queue_delete(queue)
-    arguments = {"x-queue-type": "quorum", **({"x-single-active-consumer": True} if is_single else {})}
-    broker.channel.queue_declare(queue, durable=True, arguments=arguments)
+    queue = broker.queue({**TIMES_OUT, "x-single-active-consumer": is_single})
+    events, handled = list[backhop.Event](), list[bytes]()
 
     def wait(message: backhop.Message) -> None:
         if message.body == b"slow" and b"slow" not in handled:
@@ -221,3 +258,28 @@ def test_W1_a_handler_that_outlasts_the_consumer_timeout_stops_no_other_message(
         until(lambda: consumer.consumer.state == "ready")
     assert handled.count(b"slow") == 1
     broker.holds(queue, 0)  # a get is refused if the consumer is single
+
+
+@pytest.mark.since("4.3")
+@pytest.mark.long
+def test_P4_15_a_second_cancel_of_a_consumer_whose_handler_outlasts_the_timeout_ends_no_loop(
+    broker: Broker, namespace: str
+) -> None:
+    queue, handled = broker.queue(TIMES_OUT), list[bytes]()
+
+    def handle(message: backhop.Message) -> None:
+        handled.append(message.body)
+        if handled == [b"slow"]:
+            time.sleep(0.15)  # half of the timeout: the next message times out later, and RabbitMQ cancels once more
+            other.publish(b"late", queue)
+            until(lambda: there(other, queue) == 2)
+
+    other = Broker()  # for the thread of the handler
+    broker.publish(b"slow", queue, message_id="slow")
+    with connected("blocking", URL, queue, handle, policy=QUICK, namespace=namespace) as consumer:
+        consumer.begin_by_itself()
+        until(lambda: b"late" in handled or consumer.failure)
+        assert consumer.failure is None
+        until(lambda: consumer.consumer.state == "ready")
+    other.close()
+    assert handled.count(b"slow") == 1

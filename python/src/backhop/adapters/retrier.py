@@ -339,10 +339,13 @@ class BaseRetrier(Generic[Channel]):
             self._no_ack.add(consumer)
             LOGGER.error("%s", diagnosis(self._topology, c.Declaring_refuse_no_ack, with_acks))
 
-    def _undrained(self) -> WaitTimeoutError:
-        """Returns the error of copies that are not confirmed in time."""
+    def _undrained(self, count: int) -> WaitTimeoutError:
+        """Returns the error of a drain that met its limit.
+
+        :param count: messages whose handlers still run, or whose copies are not confirmed
+        """
         event = self._events.new(
-            c.BH_EVENT_DRAINED, {"status": WaitTimeoutError.status, "count": self.pending}
+            c.BH_EVENT_DRAINED, {"status": WaitTimeoutError.status, "count": count}
         )
         return WaitTimeoutError(c.Event_line(event))
 

@@ -12,7 +12,8 @@ from .. import _backhop as c
 from .._checks import function, shortened
 from .._core import made
 from .._errors import ArgumentTypeError, Error, check
-from .._handlers import awaited, called, is_async, is_ordinary
+from .._exceptions import loggable
+from .._handlers import ENDS_PROGRAM, awaited, called, is_async, is_ordinary
 from .._times import since_epoch
 from ..message import Message
 from ..outcomes import class_of
@@ -121,7 +122,9 @@ class Events:
         *,
         to_listeners: bool = True,
     ) -> None:
-        """Counts, logs and emits an event. Logs the exception of a listener.
+        """Counts, logs and emits an event.
+
+        Logs the exception of a listener, but passes one that ends the program.
 
         :param exception: what the handler raised
         :param traceparent: the attempt's span; "" for none
@@ -157,7 +160,9 @@ class Events:
         for listener in self.listeners if to_listeners else ():
             try:
                 listener(emitted)
-            except Exception as failure:
+            except ENDS_PROGRAM:
+                raise
+            except BaseException as failure:
                 log_listener(event, failure)
 
     def count_copy(
@@ -211,7 +216,7 @@ class Events:
         """Logs an event of a message at ERROR, with the traceback."""
         fields = {"id": message._event_id, "error": error, "error_class": class_of(exception)}
         logged = event_of(self.new(kind, fields), exception)
-        LOGGER.error("%s", logged, exc_info=exception, extra=logged.fields)
+        LOGGER.error("%s", logged, exc_info=loggable(exception), extra=logged.fields)
 
     def _ended(
         self,

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from .. import _backhop as c
 from .._core import made
-from .._exceptions import text_of
+from .._exceptions import loggable, text_of
 from .event import Event
 
 LOGGER = logging.getLogger("backhop")
@@ -40,7 +40,13 @@ def log_event(handle: c.Event, event: Event) -> None:
     if line:
         is_traced = event.level >= logging.WARNING or LOGGER.isEnabledFor(logging.DEBUG)
         exception = event.exception if is_traced else None
-        LOGGER.log(event.level, "%s", event._readable(line), exc_info=exception, extra=event.fields)
+        LOGGER.log(
+            event.level,
+            "%s",
+            event._readable(line),
+            exc_info=loggable(exception),
+            extra=event.fields,
+        )
 
 
 def _log_omitted(name: str, queue: str, after: float = 0.0) -> None:
@@ -64,11 +70,11 @@ def _log_all_omitted() -> None:
         _log_omitted(name, queue, after=_SECOND)
 
 
-def log_listener(handle: c.Event, failure: Exception) -> None:
+def log_listener(handle: c.Event, failure: BaseException) -> None:
     """Logs the exception of a listener or bridge, at most ten lines per second for a queue."""
     with suppress(Exception):  # a logging filter's, which may be the one that failed
         with _LOGGING:
             now_ms = int(time.monotonic() * 1000)
             line = c.Log_listener_line(_LOG, handle, text_of(failure), now_ms)
         if line:
-            LOGGER.error("%s", line, exc_info=failure)
+            LOGGER.error("%s", line, exc_info=loggable(failure))

@@ -231,8 +231,9 @@ class Consumer:
             await pass_on(arrived)
             if isinstance(arrived[1], aiormq.spec.Basic.Cancel):
                 self._retrier._doubt_acks(wire)
-                self._is_consuming = False
-                self._lost.set()
+                if wire is self._wire:  # it may come late on a channel that was left
+                    self._is_consuming = False
+                    self._lost.set()
 
         wire.frames.put = put  # type: ignore[method-assign, assignment]
         wire.closing.add_done_callback(partial(self._closed, wire))

@@ -13,6 +13,7 @@ from aiormq.abc import AbstractConnection as WireConnection
 from ... import _backhop as c
 from ..._checks import instance, wait_limit, whole
 from ..._errors import ConnectionFailedError, Error
+from ..._exceptions import is_kind
 from ..._handlers import ENDS_PROGRAM, check_handler
 from ..._times import Seconds
 from ...observe.event import Fields
@@ -264,7 +265,7 @@ class Retrier(Settling):
             with self._events.handling(message):
                 yield message
         except BaseException as error:
-            if isinstance(error, GeneratorExit) or is_cancelled(error):
+            if is_kind(error, GeneratorExit) or is_cancelled(error):
                 self._release(message)  # the caller is aborted, and the message is not at fault
                 raise
             await self._failed(message, error)
@@ -272,13 +273,14 @@ class Retrier(Settling):
             await self.settle(message)
 
     async def _failed(self, message: Message, error: BaseException) -> None:
-        if isinstance(error, ENDS_PROGRAM):
+        self._check_fork()
+        if is_kind(error, ENDS_PROGRAM):
             self._ends_program(message, error)
             raise error
         if is_cancelled(error) and self._is_aborted(message):
             self._release(message)
             raise error
-        if isinstance(error, GeneratorExit) and asyncio._get_running_loop() is None:
+        if is_kind(error, GeneratorExit) and asyncio._get_running_loop() is None:
             raise error  # a coroutine that its loop left behind is closed
         await self.settle(message, error)
 
@@ -338,7 +340,8 @@ class Retrier(Settling):
         connection closes: its message goes back to the queue.
 
         :param timeout: seconds for both; default: no limit.
-        :raises WaitTimeoutError: if copies are not confirmed in that time.
+        :raises WaitTimeoutError: if handlers still run, or copies are not confirmed, at the end of
+            that time.
         """
         limit = wait_limit(timeout)
         own = asyncio.current_task()
@@ -349,8 +352,8 @@ class Retrier(Settling):
         try:
             await asyncio.wait_for(self._drained(), limit)
         except asyncio.TimeoutError:
-            if self.pending:
-                raise self._undrained() from None
+            if remaining := self.pending + len(self._running):
+                raise self._undrained(remaining) from None
         finally:
             self._running |= drainers
 

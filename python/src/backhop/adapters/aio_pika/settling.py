@@ -10,6 +10,7 @@ import aio_pika
 from aiormq.abc import AbstractConnection as WireConnection
 
 from ..._errors import ArgumentTypeError, ConsumerCancelledError
+from ..._exceptions import is_kind
 from ...plan import OK, Plan
 from ..retrier import LOGGER, SETTLED_ALREADY, BaseRetrier
 from .channels import AioPikaOriginal
@@ -66,6 +67,7 @@ class Settling(BaseRetrier[aio_pika.abc.AbstractChannel]):
 
     def _succeeded(self, message: Message) -> asyncio.Future[None] | None:
         """Acknowledges a message. The result is done when that is written; None if nothing is."""
+        self._check_fork()  # a handler may return in a child that it forked
         self._record(message, OK)
         if message._original.is_lost:
             self._lost_success(message)
@@ -150,7 +152,7 @@ async def shielded(written: asyncio.Future[None]) -> None:
 
 def is_cancelled(error: BaseException) -> bool:
     """Returns whether the handler's own task was cancelled, and not something that it awaited."""
-    return isinstance(error, asyncio.CancelledError) and is_cancelling(asyncio.current_task())
+    return is_kind(error, asyncio.CancelledError) and is_cancelling(asyncio.current_task())
 
 
 def is_cancelling(task: Any) -> bool:

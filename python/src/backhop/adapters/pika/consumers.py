@@ -274,6 +274,24 @@ class Consumer:
             channel.close()
 
 
+class _Known(dict[str, Any]):
+    """The consumers of a BlockingChannel by tag. It still finds one that the broker cancelled.
+
+    RabbitMQ 4.3 may deliver to that consumer, or cancel it again, and pika raises KeyError then,
+    out of the application's loop.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cancelled: dict[str, Any] = {}
+
+    def __delitem__(self, tag: str) -> None:
+        self._cancelled[tag] = self.pop(tag, None) or self._cancelled[tag]
+
+    def __missing__(self, tag: str) -> Any:
+        return self._cancelled[tag]
+
+
 class BlockingConsumer(Consumer):
     """A consumer on a BlockingConnection.
 
@@ -336,6 +354,7 @@ class BlockingConsumer(Consumer):
 
     def _open(self) -> None:
         channel = self._connection.channel()
+        channel._consumer_infos = _Known()
         channel.basic_qos(prefetch_count=self._prefetch)
         channel.add_on_cancel_callback(partial(self._ended, channel))
         channel._impl.add_on_close_callback(lambda _, reason: self._lost(channel, reason))

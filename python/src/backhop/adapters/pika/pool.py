@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import pika.exceptions
 
+from ..._exceptions import is_kind
 from ..._handlers import ENDS_PROGRAM
 from ...message import Message as BaseMessage
 from ...observe.events import Events
@@ -72,9 +73,9 @@ class Pool:
         retrier._connection.add_on_close_callback(lambda *_: self.close())
 
     @property
-    def is_idle(self) -> bool:
-        """Returns whether all its messages are settled. For any thread."""
-        return not self._in_hand
+    def busy(self) -> int:
+        """The number of its messages that are not settled. For any thread."""
+        return len(self._in_hand)
 
     def close(self) -> None:
         """Ends the threads after the messages that arrived."""
@@ -130,7 +131,7 @@ class Pool:
     def _settle(self, message: Message, error: BaseException | None, was_called: bool) -> None:
         """Settles a message, in the connection's thread."""
         self._in_hand.discard(message)
-        if isinstance(error, ENDS_PROGRAM):
+        if error is not None and is_kind(error, ENDS_PROGRAM):
             self._retrier._ends_program(message, error)
             raise error
         if message._original.is_here:

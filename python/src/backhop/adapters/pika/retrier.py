@@ -319,11 +319,13 @@ class Retrier(Settling):
         """Waits until every copy is confirmed and its original acknowledged. BlockingConnection
         only.
 
-        Callbacks that other threads added by ``connection.add_callback_threadsafe`` run first. If
-        the connection is closed or lost, it returns: the broker delivers the originals again.
+        Handlers in threads end first, and callbacks that other threads added by
+        ``connection.add_callback_threadsafe`` run. If the connection is closed or lost, it returns:
+        the broker delivers the originals again.
 
-        :param timeout: seconds; default: no limit.
-        :raises WaitTimeoutError: if copies are not confirmed in that time.
+        :param timeout: seconds for all of that; default: no limit.
+        :raises WaitTimeoutError: if handlers still run, or copies are not confirmed, at the end of
+            that time.
         :raises ArgumentTypeError: if the connection is asynchronous.
         """
         self._check_fork()
@@ -337,7 +339,7 @@ class Retrier(Settling):
 
     def _drain(self, end: float | None) -> None:
         if self._blocking is not None:
-            run_callbacks(self._blocking, lambda: all(each.is_idle for each in self._pools), end)
+            run_callbacks(self._blocking, lambda: not any(each.busy for each in self._pools), end)
             if not self._blocking.is_open:
                 return
         remaining = None if end is None else max(0.0, end - time.monotonic())
@@ -347,8 +349,10 @@ class Retrier(Settling):
             return not (self.pending or watch.is_looking or self._is_closing_channel)
 
         run_until(self._blocking, is_drained, remaining)
-        if self.pending and self._connection.is_open:
-            raise self._undrained()
+        is_late = end is not None and time.monotonic() >= end
+        busy = sum(each.busy for each in self._pools) if is_late else 0  # else a caller's callback
+        if self._connection.is_open and (self.pending or busy):
+            raise self._undrained(self.pending + busy)
 
     # Replaying
 

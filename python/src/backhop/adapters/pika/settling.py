@@ -119,6 +119,7 @@ class Settling(BaseRetrier[Any]):
         return message
 
     def _succeeded(self, message: Message) -> None:
+        self._check_fork()  # a handler may return in a child that it forked
         self._record(message, OK)
         if message._original.settle("ack"):
             self._flush()
@@ -128,6 +129,7 @@ class Settling(BaseRetrier[Any]):
             self._lost_success(message)
 
     def _failed(self, message: Message, error: BaseException) -> None:
+        self._check_fork()
         try:
             plan = self._plan(message, error)
         except Error as problem:
