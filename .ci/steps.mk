@@ -7,9 +7,9 @@ include Makefile
 
 # The parts of `make test` run here, on the model of RabbitMQ and on 4.0. Then what only a real broker shows. C makes all
 # decisions, so the core is tested on each version. All its tests run on 4.3. The fast profile runs on 3.10, and on 4.0
-# under sanitizers. A language converts and calls: its fast profile and its adapters are tested on one version. All carriers of
-# Python are tested on the model; on RabbitMQ one case of each class of endings over each carrier (contract), and each client
-# (python-adapters). Long steps begin first; then steps that wait and steps that compute take turns.
+# under sanitizers. A language converts and calls: all its carriers are tested on the model. On one version of RabbitMQ its
+# adapters are tested, and one case of each class of endings over each carrier (contract). Long steps begin first; then steps
+# that wait and steps that compute take turns.
 versions-of-scripts := 3.10 4.0 4.3
 change := live-asan live/4.3/command live/4.3/core-slow docs live/4.3/python-adapters ruby-tests live/4.3/core-rest
 change += node-tests python-tests core-alone live/3.10/ruby-bunny test-asan live/4.3/browser live/3.10/core-fast-2
@@ -24,13 +24,9 @@ change += $(languages:%=linked-%) format prose test-of-prose test-of-runs test-o
 #   core-crashes         a crash loop in real time; vectors and the suite `ledger` count crashes on a given clock
 #   core on 3.10 and 4.0 long tests: an outage, a kill, the broker's own limits; 4.3 shows them, and 3.10's rules are
 #                        in the vectors, in the scripts and in the fast profile
-#   python-rest          the part python-matrix on the model, apart from streams, TLS and a hold of 30 s in real time; the
-#                        simulator and the vectors of
-#                        breaker and flow have the outages, and the contract has each carrier's way through the code
-#   ruby-rest, node-rest, node-callbacks, other Bunnies
-#                        ruby-matrix, node-matrix and bunny-* play all of them on the model, but for streams, direct
-#                        reply-to and the consumer timeout. On a real broker a change plays ruby-bunny, node-promises,
-#                        and one case of each class of endings over each carrier
+#   python-rest, ruby-rest, node-rest, node-callbacks, other Bunnies
+#                        the matrices, python-lowest and bunny-* play all of them on the model, apart from streams, direct
+#                        reply-to, TLS and a hold of 30 s in real time
 
 release := tidy oldest-python live-tsan command-asan rogue-tsan helgrind $(languages:%=%-release)
 release += test-of-broker example-of-bench soak live-3.8 chaos-of-ci clusters oldest-node newest-node newest-ruby debian-13

@@ -287,10 +287,10 @@ static void load_messages(const call *self)
 {
     const char *name = json_string_value(json_object_get(self->body, "file"));
     char *path = name ? saved_path(self->web, name) : NULL;
-    int is_missing = path && !saved_is_file(path), is_dry = json_is_true(json_object_get(self->body, "dry_run"));
+    int is_dry = json_is_true(json_object_get(self->body, "dry_run"));
     if (is_dry && path)
         json_object_set_new(self->body, "file", json_text(bh_str(path)));
-    if (is_missing || (is_dry && !path))
+    if (is_dry && !(path && saved_is_file(path)))
         web_refuse(self->it, 404, "no saved file has this name");
     else
         act(self, LOAD);

@@ -197,8 +197,8 @@ static unsigned run(job *self, char problem[256])
     unsigned status = 503;
     random_digits(self->id, sizeof self->id);
     snprintf(problem, 256, "too many commands of backhop web run at once; try again later");
-    if (self->file && !path) {
-        snprintf(problem, 256, "there is no such file");
+    if (self->file && !(path && (self->verb != LOAD || saved_is_file(path)))) {
+        snprintf(problem, 256, "no saved file has this name");
         status = 404;
     } else if (!make_arguments(self, path, &arguments, problem)) {
         status = 400;
