@@ -34,14 +34,28 @@ static int copy_death(model_message *to, const model_message *from, const model_
            add_death(to, &copy);
 }
 
+/* Counts a key among `count` texts from `first` on. */
+static size_t count_key(const model_message *self, size_t first, size_t count, bh_bytes key)
+{
+    size_t found = 0;
+    for (size_t i = first; i < first + count; i++)
+        found += (size_t)bh__same(model_message_key(self, i), key);
+    return found;
+}
+
 static int new_death(model_message *to, const model_message *from, const model_dying *dying)
 {
     model_death death = {.reason = dying->reason, .count = 1, .time_s = dying->now_s, .ttl_ms = from->ttl_ms};
     death.first_key = to->text_count;
-    death.key_count = from->visible_count;
-    for (size_t i = 0; i < from->visible_count; i++)
-        if (!model_message_add_text(to, model_message_key(from, i)))
+    for (size_t i = 0; i < from->key_count; i++) {
+        bh_bytes key = model_message_key(from, i);
+        /* RabbitMQ removes one equal key for each key of BCC, even if a queue gave the message that key. */
+        if (count_key(from, 0, i, key) < count_key(from, from->first_hidden, from->hidden_count, key))
+            continue;
+        if (!model_message_add_text(to, key))
             return 0;
+        death.key_count++;
+    }
     return bh__store_add(&to->store, &death.queue, dying->queue) &&
            copy_text(to, &death.exchange, from, from->exchange) && add_death(to, &death);
 }
@@ -93,14 +107,15 @@ static int keep_properties(model_message *to, const model_message *from)
 
 static int add_keys(model_message *to, const model_message *from, const model_dying *dying)
 {
-    if (dying->has_key) {
-        to->visible_count = to->key_count = 1;
-        return model_message_add_text(to, dying->routing_key);
-    }
-    to->key_count = from->key_count;
-    to->visible_count = from->visible_count;
-    for (size_t i = 0; i < from->key_count; i++)
-        if (!model_message_add_text(to, model_message_key(from, i)))
+    to->key_count = dying->has_key ? 1 : from->key_count;
+    to->visible_count = dying->has_key ? 1 : from->visible_count;
+    for (size_t i = 0; i < to->key_count; i++)
+        if (!model_message_add_text(to, dying->has_key ? dying->routing_key : model_message_key(from, i)))
+            return 0;
+    to->first_hidden = to->key_count;
+    to->hidden_count = from->hidden_count;
+    for (size_t i = 0; i < from->hidden_count; i++)
+        if (!model_message_add_text(to, model_message_key(from, from->first_hidden + i)))
             return 0;
     return 1;
 }

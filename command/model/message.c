@@ -173,6 +173,8 @@ static model_making fill(model_message *self, bh_bytes exchange, bh_bytes routin
     if (made == MODEL_MADE)
         made = add_routes(self, properties.value[MODEL_HEADERS], "BCC", header, type);
     self->key_count = self->text_count;
+    self->first_hidden = self->visible_count;
+    self->hidden_count = self->key_count - self->visible_count;
     if (made == MODEL_MADE && !keep_properties(self, &properties, bytes))
         made = MODEL_NO_MEMORY;
     return made;

@@ -44,7 +44,9 @@ typedef struct model_message {
     size_t text_capacity;
     size_t key_count;
     size_t visible_count; /* of the keys: BCC left out */
-    bh__text properties;  /* flags and list, as on the wire */
+    size_t first_hidden;  /* of the texts: the keys of BCC, also after a queue gave the message another key */
+    size_t hidden_count;
+    bh__text properties; /* flags and list, as on the wire */
     model_body *body;
     int is_persistent;
     int priority;        /* -1: none */

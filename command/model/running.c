@@ -30,7 +30,7 @@ static void run_queue(model_queue *queue)
         model_consumers_deliver(queue);
     } while (end_immediate(queue));
     model_limits_enforce(queue);
-    model_expiry_run(queue); /* the message behind a dropped one may have expired */
+    model_expiry_run(queue); /* a message behind the dropped messages may have expired */
     model_dead_letters_resend(queue);
 }
 
