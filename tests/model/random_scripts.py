@@ -23,6 +23,7 @@ SHORT_MS, LONG_MS, MARKER_MS = 50, 600000, 250
 PAUSE_S = 0.015
 ROUNDS = 3  # equal looks at the depths, one after the other
 STEPS = 24
+EARLY = "ended early: "  # the beginning of a difference
 
 Script = dict[str, Any]
 
@@ -308,7 +309,7 @@ async def difference(script: Script, urls: list[str], control: Control) -> tuple
     steps = script["steps"]
     for each in seen:
         if len(each) < 2 * len(steps):  # nothing was compared after that
-            return max(len(each) - 1, 0) // 2, f"ended early: {each[-1] if each else ''}"
+            return max(len(each) - 1, 0) // 2, f"{EARLY}{each[-1] if each else ''}"
     for number, pair in enumerate(zip(*seen, strict=False)):
         if pair[0] != pair[1]:
             at = min(number // 2, len(steps) - 1)
@@ -319,6 +320,12 @@ async def difference(script: Script, urls: list[str], control: Control) -> tuple
     return None
 
 
+async def still_differs(script: Script, urls: list[str], control: Control) -> bool:
+    """Plays a shorter script. One that no broker plays to its end, as it declares an invalid queue, shows no difference."""
+    found = await difference(script, urls, control)
+    return found is not None and not found[1].startswith(EARLY)
+
+
 async def shorten(script: Script, at: int, urls: list[str], control: Control) -> Script:
     """Removes steps in parts, then arguments of queues, as long as the brokers differ. Step `at` is the last that counts."""
     steps = script["steps"][: at + 1]
@@ -327,7 +334,7 @@ async def shorten(script: Script, at: int, urls: list[str], control: Control) ->
         start = len(steps) - 1 - size
         while start > -size:
             fewer = steps[: max(start, 0)] + steps[start + size :]
-            if await difference({**script, "steps": fewer}, urls, control):
+            if await still_differs({**script, "steps": fewer}, urls, control):
                 steps = fewer
             start -= size
         size //= 2
@@ -337,7 +344,7 @@ async def shorten(script: Script, at: int, urls: list[str], control: Control) ->
             fewer_arguments = {each: value for each, value in arguments.items() if each != key}
             queues = [*script["queues"]]
             queues[index] = [name, fewer_arguments]
-            if await difference({**script, "queues": queues}, urls, control):
+            if await still_differs({**script, "queues": queues}, urls, control):
                 script, arguments = {**script, "queues": queues}, fewer_arguments
     return script
 

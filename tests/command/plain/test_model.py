@@ -68,7 +68,7 @@ class Model(Case):
         self.assertRegex(ran.stdout, r"(?s)^amqp://.*\nok\n\d+\nok\n$")
 
     def client_that_does_not_read(self) -> socket.socket:
-        """Returns a connection for which more messages wait than any socket takes."""
+        """Returns a connection that reads nothing. Its messages fill any socket."""
         client = socket.create_connection(self.address, LIMIT_S)
         self.addCleanup(client.close)
         login = amqp.encode_method(
