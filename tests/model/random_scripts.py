@@ -81,8 +81,8 @@ def step(source: random.Random, names: list[str], number: int) -> list[Any]:
             headers[source.choice(["CC", "BCC"])] = {"array": [source.choice(names)]}
         if source.random() < 0.3:
             headers.update({"z": 1, "a": {"int32": 2}})
-        if properties.get("expiration") == "0" and (headers or kind == "copy"):
-            properties["expiration"] = str(SHORT_MS)  # at once, it would race with its other copies
+        if "expiration" in properties and (kind == "copy" or {"CC", "BCC"} & set(headers)):
+            properties["expiration"] = str(LONG_MS)  # dead letters of several queues would race
         exchange = source.choice(["", "", "", "~x"])
         where = [exchange, source.choice([name, "nowhere"]) if source.random() < 0.2 else name]
         return [
