@@ -167,7 +167,7 @@ class Message {
     return `message ${JSON.stringify(idOf(this))}, attempt ${this.attempt}, ${this.body.length} bytes`
   }
 
-  /** What a logger writes: the body may be large, or secret. */
+  /** Returns what identifies it. A logger calls this, and the body may be large or secret. */
   toJSON () {
     const { id, attempt, queue, exchange, routingKey, body } = this
     return { id, attempt, queue, exchange, routingKey, size: body.length }
