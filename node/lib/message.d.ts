@@ -69,4 +69,8 @@ export class Message {
    * back to its queue, and this was no attempt. Any other error is a failed attempt.
    */
   readonly signal: AbortSignal
+  /** Returns what identifies it, and the size of its body in bytes. Loggers call this. */
+  toJSON (): {
+    id: string | undefined, attempt: number, queue: string, exchange: string, routingKey: string, size: number
+  }
 }

@@ -167,6 +167,12 @@ class Message {
     return `message ${JSON.stringify(idOf(this))}, attempt ${this.attempt}, ${this.body.length} bytes`
   }
 
+  /** Returns what identifies it. A logger calls this, and the body may be large or secret. */
+  toJSON () {
+    const { id, attempt, queue, exchange, routingKey, body } = this
+    return { id, attempt, queue, exchange, routingKey, size: body.length }
+  }
+
   [inspect.custom] (depth, options) {
     const { id, attempt, exchange, routingKey, body } = this
     return `Message ${inspect({ id, attempt, exchange, routingKey, body }, options)}`

@@ -25,6 +25,12 @@ test('a handler that always fails sees its message until it is parked', async ()
   assert.match(String(rehearsal), /\nparked \(exhausted\)$/)
 })
 
+test('N4-5: a message as JSON has what identifies it', async () => {
+  let json
+  await rehearse(message => { json = JSON.stringify(message) }, 'body', { policy, queue: 'orders', properties: { messageId: '7' } })
+  assert.deepEqual(JSON.parse(json), { id: '7', attempt: 1, queue: 'orders', exchange: '', routingKey: 'orders', size: 4 })
+})
+
 test('a handler sees what became of its message before', async () => {
   const seen = []
   const rehearsal = await rehearse(message => {

@@ -195,7 +195,8 @@ async function settledAt ({ descriptors, threads }) {
 }
 
 for (const end of ['terminate', 'stop']) {
-  longTest(`worker_threads: many at once, and nothing is left of them after ${end}`, { ...NEEDS_WORKER, timeout: 2 * timeout }, async () => {
+  const needs = { ...NEEDS_WORKER, timeout: 2 * timeout }
+  longTest(`worker_threads: many at once, and nothing is left of them after ${end}`, needs, async () => {
     const round = async (isMidway = false) => {
       const threads = Array.from({ length: 4 }, () => new Thread(IN_A_THREAD, { eval: true }))
       if (isMidway) await new Promise(resolve => setTimeout(resolve, 150 * Math.random())) // wherever they are

@@ -162,6 +162,15 @@ RSpec.describe "An exception of a handler" do
     [0, -1, Float::NAN, nil, false].each { |answer| expect(result(IOError.new("x"), ->(_) { answer }).first).to eq(:failed) }
   end
 
+  it "R4-5: is retried, parked or matched if its own is_a? raises" do
+    broken = Class.new(IOError) { def is_a?(_) = raise("no") }
+    expect(result(broken.new("x")).first).to eq(:failed)
+    expect(result(broken.new("x"), [IOError]).first).to eq(:permanent)
+    expect(result(broken.new("x"), [], [KeyError]).first).to eq(:permanent)
+    expect(Backhop::Testing.rehearse("", policy: Backhop::Policy.new(max_attempts: 2)) { raise broken, "x" }.reason)
+      .to eq("exhausted")
+  end
+
   it "keeps what it says of itself: its cause, its code, those that it holds; and ends" do
     coded = Class.new(StandardError) { def code = 429 }
     many = Class.new(StandardError) { def errors = Array.new(10) { |i| KeyError.new(i.to_s) } }

@@ -53,6 +53,14 @@ RSpec.describe Backhop::Worker do
       expect { worker.serve }.to raise_error(Backhop::InvalidArgumentError, /give a block/)
     end
 
+    it "R4-7: names no function of C if it is run twice", :unsigned do
+      worker = described_class.new(nowhere, queue: "orders", on_event: events)
+      running(worker) do
+        events.get(:unavailable)
+        expect { worker.run { nil } }.to raise_error(Backhop::StateError, /set this before it is run/)
+      end
+    end
+
     it "refuses to serve without a fiber scheduler", :unsigned do
       expect { described_class.new(nowhere, queue: "orders").serve { nil } }.to raise_error(Backhop::StateError, /scheduler/)
     end

@@ -30,11 +30,14 @@ module Backhop
     # Returns true, a delay in seconds, or a Throttled, from the first entry that matches; nil if none does.
     def self.verdict(list, exception)
       list.each do |each|
-        verdict = each.is_a?(Module) ? exception.is_a?(each) : call(each, exception)
+        verdict = each.is_a?(Module) ? of?(exception, each) : call(each, exception)
         return verdict if verdict
       end
       nil
     end
+
+    # Returns true if an exception is of a class. An exception's own is_a? may raise.
+    def self.of?(exception, type) = type === exception # rubocop:disable Style/CaseEquality
 
     # Returns the predicate's verdict: true, false, a delay in seconds, or a Throttled. A predicate that raises
     # does not match.
@@ -80,7 +83,7 @@ module Backhop
 
     # Returns the outcome of a RetryAfter, its delay, and whether it opens the breaker.
     def wait_of(exception)
-      is_throttled = Throttled === exception # rubocop:disable Style/CaseEquality
+      is_throttled = FailureRules.of?(exception, Throttled)
       [is_throttled ? :throttled : :failed, Outcomes.delay_of(exception), is_throttled && Outcomes.whole_queue?(exception)]
     end
 
@@ -97,7 +100,7 @@ module Backhop
 
     # Returns the policy of the first key that matches.
     def policy_of(exception)
-      @policies.find { |key, _| key.is_a?(Module) ? exception.is_a?(key) : FailureRules.call(key, exception) }&.last
+      @policies.find { |key, _| key.is_a?(Module) ? FailureRules.of?(exception, key) : FailureRules.call(key, exception) }&.last
     end
   end
   private_constant :FailureRules

@@ -42,7 +42,8 @@ module Backhop
     # @param only [Class] use the detail only for this class and its subclasses
     def error(status, detail = "", only = Error)
       raised = CLASSES.fetch(CODES[status], Error)
-      raised.new(!detail.empty? && raised <= only ? Times.sentence(detail) : Native.bh_status_text(status))
+      text = !detail.empty? && raised <= only ? Times.sentence(detail) : Native.bh_status_text(status)
+      raised.new(text.sub("set this before bh_worker_start", "set this before it is run"))
     end
 
     # Raises the exception of a failed status.

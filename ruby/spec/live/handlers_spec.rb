@@ -65,6 +65,24 @@ RSpec.describe "A subscription over Bunny", skip: NEEDS_BROKER do
     end
   end
 
+  { "kills" => ->(thread) { thread.kill }, "raises into" => ->(thread) { thread.raise("too late") } }.each do |name, ending|
+    it "R4-1: goes on if another thread #{name} an idle thread of the pool" do
+      subscribed(handler: ->(_) {}) do |subscription|
+        broker.publish("first", queue)
+        expect(bodies(1)).to eq(%w[first])
+        events.get(:succeeded)
+        until_true { subscription.busy.zero? }
+        idle = subscription.channel.work_pool.threads.first
+        idle.report_on_exception = false
+        ending.call(idle)
+        until_true { !idle.alive? }
+        broker.publish("second", queue)
+        expect(bodies(1)).to eq(%w[second])
+      end
+      expect(log.string).to match(/WARN.*another thread ended 1 idle threads/)
+    end
+  end
+
   it "R4-10: replaces a thread whose message cannot be settled" do
     handler = lambda do |message|
       seen.call(message)

@@ -11,8 +11,19 @@ module Backhop
       # @param pool [::Bunny::ConsumerWorkPool]
       def self.replace_thread(pool)
         index = pool.running? && pool.threads.index(Thread.current)
-        pool.threads[index] = Thread.new { pool.__send__(:run_loop) } if index
+        start(pool, index) if index
       end
+
+      # Starts a thread in place of each one that another thread has killed or raised into while it was idle. Returns how many.
+      def self.revive(pool)
+        return 0 unless pool.running?
+
+        dead = pool.threads.each_index.reject { |index| pool.threads[index].alive? }
+        dead.each { |index| start(pool, index) }.size
+      end
+
+      def self.start(pool, index) = pool.threads[index] = Thread.new { pool.__send__(:run_loop) }
+      private_class_method :start
     end
   end
 end

@@ -231,6 +231,15 @@ module Backhop
         @retrier.emit(:busy, count: count, duration_us: took_ms * 1000)
       end
 
+      # A pool that lost its last thread would consume no more, without an event.
+      def revive_threads
+        count = @channel.here? ? Pool.revive(@channel.work_pool) : 0
+        return if count.zero?
+
+        queue = @retrier.topology.queue
+        Backhop.log(Logger::WARN) { "another thread ended #{count} idle threads of queue #{queue.inspect}: they are replaced" }
+      end
+
       # Ends the subscription. A thread of its own cancels the consumer: during an alarm the broker
       # does not answer, and Bunny waits for its pool.
       #
@@ -283,6 +292,7 @@ module Backhop
             pause = LOOK_AFTER
             @retrier.check_connection
             check_busy
+            revive_threads
             follow_gate
             if lost?
               subscribe_again

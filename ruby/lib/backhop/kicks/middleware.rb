@@ -39,7 +39,7 @@ module Backhop
       private
 
       def report(message, error)
-        raise error unless [RetryAfter, Park, Drop].any? { |each| error.is_a?(each) }
+        raise error unless [RetryAfter, Park, Drop].any? { |each| FailureRules.of?(error, each) }
 
         message.raised = error
         :error

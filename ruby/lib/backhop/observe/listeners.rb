@@ -148,7 +148,7 @@ module Backhop
 
     # Logs a handler's exception if it is none that a `rescue` without a class catches.
     def log_severe(message, error)
-      log_error(:failed, message, error) unless error.nil? || error.is_a?(StandardError)
+      log_error(:failed, message, error) unless error.nil? || FailureRules.of?(error, StandardError)
     end
 
     # Logs an exception that an operator has to see, with its backtrace: at level ERROR, as the line of

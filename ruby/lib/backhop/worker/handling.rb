@@ -71,7 +71,7 @@ module Backhop
         if error.nil?
           @listeners.emit_message(:succeeded, message)
           settle(message, Outcomes::OK)
-        elsif !error.is_a?(StandardError) && yield
+        elsif !FailureRules.of?(error, StandardError) && yield
           release(message)
         else
           @listeners.log_severe(message, error)
