@@ -109,8 +109,8 @@ live-3.8:
 chaos-of-ci: | all $(languages:%=%-package)
 	$(call step,chaos) tests/chaos/run $(or $(BACKHOP_CHAOS),--seed 3 --only rung-leader)
 
-# Scripts must find each defect that is planted in the model. Random scripts, with the date as their seed, must not tell the
-# model from RabbitMQ.
+# Scripts must find each defect that is planted in the model. Random scripts, with the date as their seed, must find no
+# difference between the model and RabbitMQ.
 mutations-of-model: | trees
 	$(call step,the model: planted defects) env -u BACKHOP_MODEL_COMMAND tests/tools/plant tests/model/mutations backhop-command \
 		--found 'FAILED [^:]*: (.*)' -- tests/broker/broker run model-4.3 -- tests/model/scripts --first
