@@ -339,7 +339,7 @@ static void end_content(channel *at, content *ended)
             of->copies++;
         add_item(&at->sent, (item){.tag = ended->tag, .of = of, .target = target_of(ended)});
     } else if (ended->method == AMQP_BASIC_RETURN_METHOD) {
-        for (size_t i = 0; i < at->sent.count; i++) /* a return comes before its confirm, in the order of publishes */
+        for (size_t i = at->sent.count; i-- > 0;) /* a return comes before its confirm: the newest copy is meant */
             if (at->sent.first[i].of == of && at->sent.first[i].target == target_of(ended) &&
                 !at->sent.first[i].is_returned) {
                 at->sent.first[i].is_returned = 1;
