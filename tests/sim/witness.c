@@ -346,6 +346,8 @@ static void end_content(channel *at, content *ended)
                 break;
             }
     } else {
+        if (of) /* what was decided on an earlier delivery of it may not hold */
+            of->next_due_us = 0;
         add_item(&at->delivered, (item){.tag = ended->tag, .of = of, .calls = of ? of->calls : 0});
     }
     ended->method = 0;
