@@ -346,7 +346,7 @@ static void end_content(channel *at, content *ended)
                 break;
             }
     } else {
-        if (of) /* what was decided on an earlier delivery of it may not hold */
+        if (of) /* a decision on its earlier delivery may not hold */
             of->next_due_us = 0;
         add_item(&at->delivered, (item){.tag = ended->tag, .of = of, .calls = of ? of->calls : 0});
     }
