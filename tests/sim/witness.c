@@ -339,13 +339,15 @@ static void end_content(channel *at, content *ended)
             of->copies++;
         add_item(&at->sent, (item){.tag = ended->tag, .of = of, .target = target_of(ended)});
     } else if (ended->method == AMQP_BASIC_RETURN_METHOD) {
-        for (size_t i = 0; i < at->sent.count; i++) /* a return comes before its confirm, in the order of publishes */
+        for (size_t i = at->sent.count; i-- > 0;) /* a return comes before its confirm: the newest copy is meant */
             if (at->sent.first[i].of == of && at->sent.first[i].target == target_of(ended) &&
                 !at->sent.first[i].is_returned) {
                 at->sent.first[i].is_returned = 1;
                 break;
             }
     } else {
+        if (of) /* a decision on its earlier delivery may not hold */
+            of->next_due_us = 0;
         add_item(&at->delivered, (item){.tag = ended->tag, .of = of, .calls = of ? of->calls : 0});
     }
     ended->method = 0;
