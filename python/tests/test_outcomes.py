@@ -55,7 +55,7 @@ def test_P4_25_only_the_exception_itself_decides(inner: Exception) -> None:
     outer.__cause__ = inner
     given: list[BaseException] = [outer]
     if sys.version_info >= (3, 11):
-        given.append(ExceptionGroup("of a task group", [inner]))
+        given.append(ExceptionGroup("of a task group", [inner]))  # noqa: F821
     for exception in given:
         result = result_of(exception)
         assert (result.outcome, result.retry_after) == ("failed", 0)
