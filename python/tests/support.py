@@ -17,8 +17,8 @@ from backhop.adapters.watch import Watch
 SLOWER = backhop.Policy(initial=0.4, jitter="none", max=0.4, max_retry_after=0)
 QUICK = backhop.Policy(initial=0.1, jitter="none", max=0.2, max_attempts=3, max_retry_after=0)
 
-TIMES_OUT = {"x-queue-type": "quorum", "x-consumer-timeout": 300}
-"""Arguments of a queue that takes a message back from a handler after 0.3 s, since RabbitMQ 4.3."""
+TIMES_OUT = {"x-queue-type": "quorum", "x-consumer-timeout": 1000}
+"""Arguments of a queue that takes a message back from a handler after 1 s, since RabbitMQ 4.3."""
 
 FIRST = {"blocking", "blocking consume", "aio-pika", "aio-pika consume", "pika", "worker", "worker run"}
 """The first carrier of each code path. The fast profile has only these."""

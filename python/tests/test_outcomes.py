@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -46,6 +47,18 @@ def test_throttled_is_a_floor_and_no_failure() -> None:
     assert str(backhop.Throttled(30, "429")) == "retry after 30 s: 429"
     with pytest.raises(backhop.ArgumentError, match="give"):
         backhop.Throttled(-1)
+
+
+@pytest.mark.parametrize("inner", [backhop.Park("no"), backhop.Drop(), backhop.RetryAfter(30), backhop.Throttled(30)])
+def test_P4_25_only_the_exception_itself_decides(inner: Exception) -> None:
+    outer = OSError("507")
+    outer.__cause__ = inner
+    given: list[BaseException] = [outer]
+    if sys.version_info >= (3, 11):
+        given.append(ExceptionGroup("of a task group", [inner]))  # noqa: F821
+    for exception in given:
+        result = result_of(exception)
+        assert (result.outcome, result.retry_after) == ("failed", 0)
 
 
 def test_a_predicate_may_answer_throttled() -> None:

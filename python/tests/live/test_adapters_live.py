@@ -454,7 +454,7 @@ def test_a_copy_that_the_broker_does_not_read_for_want_of_memory_goes_once(
             for consumer in consumers.values():
                 consumer.begin()
             until(lambda: all(told[client] and each.retrier.pending == count for client, each in consumers.items()))
-            time.sleep(1.2)  # nothing may happen while the confirm timeout passes
+            time.sleep(1.2)  # The confirm timeout passes, and nothing may happen.
             assert "not confirmed" not in caplog.text
             for client, consumer in consumers.items():
                 assert consumer.retrier.pending == count, client
