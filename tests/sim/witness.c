@@ -27,7 +27,8 @@ typedef struct item {
     int is_returned;
     int64_t offset; /* of a settlement: its end */
     int is_ack;
-    int calls; /* for it before this delivery */
+    int calls;  /* for it before this delivery */
+    int copies; /* of it before this delivery */
 } item;
 
 typedef struct items {
@@ -238,9 +239,10 @@ static void settle_one(connection *self, const item *settled, settling how)
                             : "given back");
     if (how == REJECTED && !it.may_reject)
         fail("message %u is rejected, and lost", of->index);
-    if (how == GIVEN_BACK && (of->in_hand || (of->calls > settled->calls && (!it.may_reject || it.may_give_back)))) {
+    if (how == GIVEN_BACK && (of->in_hand || of->copies > settled->copies ||
+                              (of->calls > settled->calls && (!it.may_reject || it.may_give_back)))) {
         if (!it.may_give_back && !witness_doubles(of))
-            fail("message %u is given back, but a handler was called for it", of->index);
+            fail("message %u is given back, but a handler was called for it, or its copy published", of->index);
         of->given_back++;
         of->due_us = 0;
     }
@@ -348,7 +350,8 @@ static void end_content(channel *at, content *ended)
     } else {
         if (of) /* a decision on its earlier delivery may not hold */
             of->next_due_us = 0;
-        add_item(&at->delivered, (item){.tag = ended->tag, .of = of, .calls = of ? of->calls : 0});
+        add_item(&at->delivered,
+                 (item){.tag = ended->tag, .of = of, .calls = of ? of->calls : 0, .copies = of ? of->copies : 0});
     }
     ended->method = 0;
 }
