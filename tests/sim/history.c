@@ -30,6 +30,7 @@ enum {
     STACK_BYTES = 262144,
     MOST_ACTS = 2 * MOST_FAULTS,
     MOST_MEMORY = 64 * 1048576,
+    MOST_WAITS = 100,   /* of a message: a throttled call is a failure then */
     MOST_LEFT = 262144, /* freed chunks that malloc keeps for a thread count as used */
     LIST_ROOM = 65536,
     READY_MS = 600000
@@ -206,7 +207,7 @@ static void check_attempt(account *message, int64_t attempt, int queue)
     int doubles = witness_doubles(message);
     if (message->begins_anew && attempt == 1) { /* replayed */
         message->failures_before += message->failures;
-        message->failures = 0;
+        message->failures = message->waits = 0;
     }
     message->begins_anew = 0;
     int64_t expected = 1 + message->failures;
@@ -259,7 +260,10 @@ static void note_settled(account *message, const call_script *script, int64_t at
     int64_t delay_ms = 0;
     int is_retried = 1; /* else it is parked, and a replay can bring it at once */
     int may_wait = it.of->strategy != BH_STRATEGY_REJECT && it.of->strategy != BH_STRATEGY_NATIVE;
-    switch (script->outcome) {
+    bh_outcome ended = script->outcome;
+    if (ended == BH_OUTCOME_THROTTLED && may_wait && message->waits >= MOST_WAITS)
+        ended = BH_OUTCOME_FAILED;
+    switch (ended) {
     case BH_OUTCOME_OK:
     case BH_OUTCOME_DROPPED:
         message->oks++;
