@@ -352,6 +352,7 @@ static void handle(bh_worker *worker, bh_message *taken, int queue)
     message->is_overlapped |= message->in_hand > 0;
     message->in_hand++;
     it.out->calls++;
+    int returned = message->returned;
     call_script script = decide(message, attempt);
     if (script.duration_ms)
         schedule_sleep_us(script.duration_ms * 1000);
@@ -372,7 +373,9 @@ static void handle(bh_worker *worker, bh_message *taken, int queue)
           bh_status_name(status).data);
     if (status == BH_OK)
         note_settled(message, &script, attempt);
-    else if (status != BH_ERR_STATE)
+    if (message->returned != returned) /* the copy of another delivery may come first */
+        message->next_due_us = 0;
+    if (status != BH_OK && status != BH_ERR_STATE)
         fail("a message cannot be settled: %s", bh_status_name(status).data);
     message->is_overlapped &= message->in_hand > 0;
     bh_history_free(past);
