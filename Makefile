@@ -67,9 +67,10 @@ bunny-version := $(firstword $(versions))
 bunnies := $(patsubst $(BACKHOP_GEMS)/%,live/$(bunny-version)/%,$(wildcard $(BACKHOP_GEMS)/bunny-*))
 # The page of `backhop web` is tested in a browser on one version of RabbitMQ, and its calls on all of them.
 browser := live/$(lastword $(versions))/browser
+core-fast := core-fast-1 core-fast-2 core-fast-3
 model := $(if $(AMQP_URL),yours,model-4.3)
 scripts := $(if $(AMQP_URL),,$(foreach version,3.10 4.0 4.3,live/model-$(version)/scripts))
-tests-of-core: $(call live,command-managed) $(foreach part,command-fast core-fast-1 core-fast-2,live/$(model)/$(part)) \
+tests-of-core: $(call live,command-managed) $(foreach part,command-fast $(core-fast),live/$(model)/$(part)) \
     core-alone $(scripts) rogue-worker
 $(languages:%=tests-of-%): tests-of-%: live/$(model)/%-fast %-fast-tests
 live-tests-of-core := $(call live,core-slow core-crashes core-rest command) $(browser) core-alone rogue example-in-go
@@ -108,13 +109,15 @@ of-node = node/tools/test default test/live
 contracts := node python ruby core
 live/%: export BACKHOP_BROKER_MEMORY ?= 1
 # The command is the broker of the parts that run on the model.
-on-model := command-fast core-fast-1 core-fast-2 scripts $(languages:%=%-fast) $(languages:%=%-matrix) python-lowest $(notdir $(bunnies))
+on-model := command-fast $(core-fast) scripts $(languages:%=%-fast) $(languages:%=%-matrix) python-lowest $(notdir $(bunnies))
 $(foreach version,3.10 4.0 4.3,$(on-model:%=live/model-$(version)/%)): | tested
-live/%/core-fast-1 live/%/core-fast-2: export CK_EXCLUDE_TAGS = long
+live/%/core-fast-1 live/%/core-fast-2 live/%/core-fast-3: export CK_EXCLUDE_TAGS = long
 live/%/core-fast-1: | tested
 	$(call on,core: $(firstword $(first)) to $(lastword $(first))) $(test-live) $(first)
 live/%/core-fast-2: | tested
-	$(call on,core: other suites) $(test-live) but $(first)
+	$(call on,core: $(firstword $(slow)) to $(lastword $(slow))) $(test-live) $(slow)
+live/%/core-fast-3: | tested
+	$(call on,core: other suites) $(test-live) but $(first) $(slow)
 live/%/core-contract: | tested
 	$(call on,core: strategies and contract) env CK_EXCLUDE_TAGS=long $(test-live) strategies contract
 # The contract of handlers in all languages, on one broker.

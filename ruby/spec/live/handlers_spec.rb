@@ -166,6 +166,7 @@ RSpec.describe "A subscription over Bunny", skip: NEEDS_BROKER do
           consumer.retrier.drain
           expect(events.get(body == "good" ? :succeeded : :retried)).to have_attributes(queue: queue)
         end
+        go.close # the retry may be here before the consumer has stopped
       end
     end
   end
