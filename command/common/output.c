@@ -194,6 +194,12 @@ json_t *json_text(bh_bytes text)
     return same;
 }
 
+const char *json_text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : "";
+}
+
 void print_json(json_t *object)
 {
     json_dumpf(object, stdout, JSON_COMPACT | JSON_ENSURE_ASCII); /* output_end reports a failed write */

@@ -41,6 +41,8 @@ enum { ARGUMENT_TEXT = 2 * 255 + 4 };
 const char *show_argument(char out[ARGUMENT_TEXT], const char *name);
 /* Returns a JSON string. Bytes that are not UTF-8 become U+FFFD. */
 json_t *json_text(bh_bytes text);
+/* Returns a text of an object; "" if it has none. */
+const char *json_text_of(const json_t *object, const char *key);
 /* Writes an object as one line in ASCII, so that no text in it controls a terminal, and frees it. */
 void print_json(json_t *object);
 

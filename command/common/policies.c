@@ -28,12 +28,6 @@ void policies_free(policies *self)
     *self = (policies){.users = NULL};
 }
 
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "";
-}
-
 /* Returns 1 if PCRE, which RabbitMQ uses, reads the pattern as POSIX does. */
 static int is_plain(const char *pattern)
 {
@@ -133,9 +127,9 @@ static int find_policy(const json_t *list, const json_t *queue, const json_t **o
     json_array_foreach(list, i, each)
     {
         json_int_t priority = json_integer_value(json_object_get(each, "priority"));
-        if (!applies_to(text_of(each, "apply-to"), text_of(queue, "type")))
+        if (!applies_to(json_text_of(each, "apply-to"), json_text_of(queue, "type")))
             continue;
-        match found = match_pattern(text_of(each, "pattern"), text_of(queue, "name"));
+        match found = match_pattern(json_text_of(each, "pattern"), json_text_of(queue, "name"));
         if (found == MATCH && (!*out || priority > highest)) {
             *out = each;
             highest = priority;
@@ -167,7 +161,7 @@ void policies_apply(const policies *self, json_t *queue)
     const json_t *policy, *operator_policy;
     if (!find_policy(self->users, queue, &policy) || !find_policy(self->operators, queue, &operator_policy))
         return;
-    json_object_set_new(queue, "policy", json_string(text_of(policy, "name")));
-    json_object_set_new(queue, "operator_policy", json_string(text_of(operator_policy, "name")));
+    json_object_set_new(queue, "policy", json_string(json_text_of(policy, "name")));
+    json_object_set_new(queue, "operator_policy", json_string(json_text_of(operator_policy, "name")));
     json_object_set_new(queue, "effective_policy_definition", merge(policy, operator_policy));
 }

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { LONGEST_KEY = 3500 };
+
 static void print_painted(ink colour, const char *word)
 {
     printf("%s%s%s", paint(colour), word, paint(PLAIN));
@@ -24,6 +26,16 @@ static json_t *command_of(const char *advice)
     while (first && first[1 + size] && first[1 + size] != '\'')
         size += first[1 + size] == '\\' && first[2 + size] ? 2 : 1;
     return first ? json_text((bh_bytes){first + 1, size}) : json_null();
+}
+
+int doctor_is_new(doctor *self, const char *kind, const char *name)
+{
+    char key[LONGEST_KEY];
+    snprintf(key, sizeof key, "%s %s", kind, name);
+    if (json_object_get(self->examined, key))
+        return 0;
+    json_object_set_new(self->examined, key, json_true());
+    return 1;
 }
 
 void doctor_find(doctor *self, int is_serious, const char *what, const char *meaning, const char *advice)

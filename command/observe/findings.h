@@ -22,6 +22,8 @@ typedef struct doctor {
     int serious;
 } doctor;
 
+/* Returns 1 the first time that it gets this name of a kind. */
+int doctor_is_new(doctor *self, const char *kind, const char *name);
 /* Prints and counts one finding: its statement, its meaning, the advice. The last two may be "". */
 void doctor_find(doctor *self, int is_serious, const char *what, const char *meaning, const char *advice);
 /* Prints a serious finding: a part of the topology is missing, and declaring the topology makes it. */

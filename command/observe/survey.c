@@ -1,5 +1,6 @@
 /* backhop doctor, by the management API: what AMQP cannot see. */
 #include "observe/survey.h"
+#include "observe/traffic.h"
 #include "common/output.h"
 
 #include <stdlib.h>
@@ -7,12 +8,6 @@
 #include <sysexits.h>
 
 enum { TEXT = 700, REACHED = 1000000 }; /* deliveries that no message has */
-
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "";
-}
 
 static void show_value(char out[TEXT], const json_t *value)
 {
@@ -24,17 +19,6 @@ static void show_value(char out[TEXT], const json_t *value)
         snprintf(out, TEXT, "%s", value && !json_is_null(value) ? "another value" : "nothing");
 }
 
-/* Returns 1 the first time that it gets this name. */
-static int is_new(doctor *self, const char *kind, const char *name)
-{
-    char key[5 * TEXT];
-    snprintf(key, sizeof key, "%s %s", kind, name);
-    if (json_object_get(self->examined, key))
-        return 0;
-    json_object_set_new(self->examined, key, json_true());
-    return 1;
-}
-
 /* ------------------------------------------------------------------------------------------------------------- cluster */
 
 static const char *version_of(const json_t *node)
@@ -43,8 +27,8 @@ static const char *version_of(const json_t *node)
     const json_t *application;
     json_array_foreach(json_object_get(node, "applications"), i, application)
     {
-        if (strcmp(text_of(application, "name"), "rabbit") == 0)
-            return text_of(application, "version");
+        if (strcmp(json_text_of(application, "name"), "rabbit") == 0)
+            return json_text_of(application, "version");
     }
     return "";
 }
@@ -57,7 +41,7 @@ static void examine_nodes(doctor *self, const json_t *nodes)
     char what[TEXT];
     json_array_foreach(nodes, i, node)
     {
-        const char *name = text_of(node, "name"), *version = version_of(node);
+        const char *name = json_text_of(node, "name"), *version = version_of(node);
         if (json_is_false(json_object_get(node, "running"))) {
             snprintf(what, sizeof what, "Node %s is down.", name);
             doctor_find(self, 1, what,
@@ -91,11 +75,11 @@ static void examine_shovels(doctor *self, const json_t *shovels, const depths *s
     json_array_foreach(shovels, i, shovel)
     {
         const json_t *value = json_object_get(shovel, "value");
-        const char *from = text_of(value, "src-queue"), *to = text_of(value, "dest-queue");
+        const char *from = json_text_of(value, "src-queue"), *to = json_text_of(value, "dest-queue");
         if (!is_seen(seen, from) && !is_seen(seen, to))
             continue;
         snprintf(what, sizeof what, "Shovel \"%s\" moves messages from queue \"%s\" to \"%s\".",
-                 text_of(shovel, "name"), from, to);
+                 json_text_of(shovel, "name"), from, to);
         doctor_find(
             self, 1, what,
             "A shovel loses the routing key, takes messages off wait queues before their time, and loses unroutable "
@@ -272,7 +256,7 @@ static void examine_arguments(doctor *self, const depth *queue, const bh_declara
 
 static void name_policies(char out[TEXT], const json_t *found)
 {
-    const char *policy = text_of(found, "policy"), *by_operator = text_of(found, "operator_policy");
+    const char *policy = json_text_of(found, "policy"), *by_operator = json_text_of(found, "operator_policy");
     if (*policy && *by_operator)
         snprintf(out, TEXT, "Policy \"%s\" or operator policy \"%s\"", policy, by_operator);
     else
@@ -293,7 +277,7 @@ static void examine_policies(doctor *self, const depth *queue, const json_t *fou
         show_value(has, value);
         snprintf(where, sizeof where, is_wait ? "wait queues, as \"%s\"" : "queue \"%s\"", queue->name);
         snprintf(what, sizeof what, "%s sets %s %s on ", names, harms[i].key, has);
-        if (is_wait && !is_new(self, "policy", what))
+        if (is_wait && !doctor_is_new(self, "policy", what))
             continue;
         snprintf(what, sizeof what, "%s sets %s %s on %s.", names, harms[i].key, has, where);
         doctor_find(self, 1, what, harms[i].meaning,
@@ -310,7 +294,8 @@ static void examine_copies(doctor *self, const depth *queue, const json_t *found
             wanted = self->nodes < USUAL ? self->nodes : USUAL;
     const char *kind = queue->kind == DEPTH_WAITING ? "wait queue" : queue->name;
     char what[2 * TEXT];
-    if (strcmp(text_of(found, "type"), "quorum") == 0 && members < wanted && is_new(self, "members", kind)) {
+    if (strcmp(json_text_of(found, "type"), "quorum") == 0 && members < wanted &&
+        doctor_is_new(self, "members", kind)) {
         snprintf(what, sizeof what, "Queue \"%s\" has %lld of %lld members that this cluster of %lld nodes can have.",
                  queue->name, (long long)members, (long long)wanted, (long long)self->nodes);
         doctor_find(self, 1, what,
@@ -319,8 +304,8 @@ static void examine_copies(doctor *self, const depth *queue, const json_t *found
                     "'rabbitmq-queues grow NODE all' adds members");
     }
     if (json_object_get(json_object_get(found, "effective_policy_definition"), "ha-mode") &&
-        is_new(self, "mirrors", kind)) {
-        snprintf(what, sizeof what, "Policy \"%s\" mirrors classic queue \"%s\".", text_of(found, "policy"),
+        doctor_is_new(self, "mirrors", kind)) {
+        snprintf(what, sizeof what, "Policy \"%s\" mirrors classic queue \"%s\".", json_text_of(found, "policy"),
                  queue->name);
         doctor_find(self, 0, what, "Mirrored queues can lose confirmed messages, and RabbitMQ 4 does not have them.",
                     "migrate to quorum queues: --queue-type quorum in another namespace");
@@ -370,7 +355,7 @@ static int find_declaration(const bh_topology *topology, const char *queue, bh_d
 static void examine_kind(doctor *self, const depth *queue, const json_t *found)
 {
     char what[TEXT];
-    if (strcmp(text_of(found, "type"), "stream") == 0) {
+    if (strcmp(json_text_of(found, "type"), "stream") == 0) {
         snprintf(what, sizeof what, "Work queue \"%s\" is a stream.", queue->name);
         doctor_find(self, 1, what,
                     "It delivers each retry to all its readers, and skips messages while a consumer reconnects.",
@@ -420,11 +405,12 @@ static int examine_exchange(doctor *self, const bh_declaration *it)
         return code;
     for (size_t i = 0; i < it->argument_count; i++)
         compare_argument(self, it, &it->arguments[i], json_object_get(found, "arguments"));
-    if (strcmp(text_of(found, "type"), type) != 0) {
+    if (strcmp(json_text_of(found, "type"), type) != 0) {
         snprintf(what, sizeof what, "Exchange \"%s\" is of type %s, and has to be of type %s.", name,
-                 text_of(found, "type"), type);
+                 json_text_of(found, "type"), type);
         doctor_find(self, 1, what, "It was declared by other hands.", "delete it, and declare the topology");
     }
+    traffic_examine_exchange(self, name, found);
     json_decref(found);
     return EX_OK;
 }
@@ -443,7 +429,7 @@ static int examine_binding(doctor *self, const bh_topology *topology, const bh_d
         return code;
     json_array_foreach(found, i, binding)
     {
-        is_there |= strcmp(text_of(binding, "routing_key"), key) == 0;
+        is_there |= strcmp(json_text_of(binding, "routing_key"), key) == 0;
     }
     json_decref(found);
     if (is_there)
@@ -467,15 +453,16 @@ int survey_topology(doctor *self, const bh_topology *topology, const depths *see
 {
     int code = EX_OK;
     for (size_t i = 0; code == EX_OK && i < seen->count && !is_interrupted(); i++)
-        if (seen->items[i].ready >= 0 && is_of(topology, &seen->items[i]) && is_new(self, "queue", seen->items[i].name))
+        if (seen->items[i].ready >= 0 && is_of(topology, &seen->items[i]) &&
+            doctor_is_new(self, "queue", seen->items[i].name))
             code = examine_queue(self, topology, &seen->items[i]);
     bh_declaration each;
     for (size_t i = 0; code == EX_OK && bh_topology_declaration(topology, i, &each) == BH_OK && !is_interrupted();
          i++) {
         const char *name = each.name.data;
-        if (each.kind == BH_DECLARE_EXCHANGE && !each.on_demand && is_new(self, "exchange", name))
+        if (each.kind == BH_DECLARE_EXCHANGE && !each.on_demand && doctor_is_new(self, "exchange", name))
             code = examine_exchange(self, &each);
-        else if (each.kind == BH_DECLARE_BINDING && is_seen(seen, name) && is_new(self, "binding", name))
+        else if (each.kind == BH_DECLARE_BINDING && is_seen(seen, name) && doctor_is_new(self, "binding", name))
             code = examine_binding(self, topology, &each);
     }
     return code;

@@ -10,33 +10,37 @@
 
 enum { TEXT = 1200 };
 
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "";
-}
-
 /* ------------------------------------------------------------------------------------------------------------- bindings */
+
+/* Returns 1 if an exchange leads to work queues: applications of a namespace share it. */
+static int is_shared(const bh_topology *topology, const char *exchange)
+{
+    bh_declaration it;
+    for (size_t i = 0; bh_topology_declaration(topology, i, &it) == BH_OK; i++)
+        if (it.kind == BH_DECLARE_BINDING && strcmp(it.source.data, exchange) == 0 &&
+            strcmp(it.name.data, bh_topology_queue(topology).data) == 0)
+            return 1;
+    return 0;
+}
 
 /* Returns 1 if the topology declares the binding, or if another application's work queue has this key. */
 static int is_expected(const bh_topology *topology, const char *exchange, const json_t *binding)
 {
-    const char *to = text_of(binding, "destination"), *key = text_of(binding, "routing_key");
-    int has_key = 0, is_rung = 0;
+    const char *to = json_text_of(binding, "destination"), *key = json_text_of(binding, "routing_key");
+    int has_key = 0;
     bh_declaration it;
     for (size_t i = 0; bh_topology_declaration(topology, i, &it) == BH_OK; i++) {
-        if (it.kind != BH_DECLARE_BINDING || strcmp(it.source.data, exchange) != 0)
+        if (it.kind != BH_DECLARE_BINDING || strcmp(it.source.data, exchange) != 0 ||
+            strcmp(it.routing_key.data, key) != 0)
             continue;
-        int is_key = strcmp(it.routing_key.data, key) == 0;
-        if (is_key && strcmp(it.name.data, to) == 0)
+        if (strcmp(it.name.data, to) == 0)
             return 1;
-        has_key |= is_key;
-        is_rung |= strcmp(it.name.data, bh_topology_queue(topology).data) != 0;
+        has_key = 1;
     }
-    return !has_key && !is_rung;
+    return !has_key && is_shared(topology, exchange);
 }
 
-/* Reports what gets copies of the messages of an exchange. Applications of a namespace share the exchanges. */
+/* Reports what gets copies of the messages of an exchange. */
 static int examine_bindings(doctor *self, const bh_topology *topology, const char *exchange)
 {
     json_t *found = NULL;
@@ -46,12 +50,12 @@ static int examine_bindings(doctor *self, const bh_topology *topology, const cha
     int code = management_get(self->management, &found, "exchanges/%v/%s/bindings/source", exchange);
     json_array_foreach(found, i, binding)
     {
-        const char *to = text_of(binding, "destination");
+        const char *to = json_text_of(binding, "destination");
         if (is_expected(topology, exchange, binding))
             continue;
         snprintf(what, sizeof what, "%s \"%s\" is bound to exchange \"%s\" with routing key \"%s\".",
-                 strcmp(text_of(binding, "destination_type"), "exchange") == 0 ? "Exchange" : "Queue", to, exchange,
-                 text_of(binding, "routing_key"));
+                 strcmp(json_text_of(binding, "destination_type"), "exchange") == 0 ? "Exchange" : "Queue", to,
+                 exchange, json_text_of(binding, "routing_key"));
         doctor_find(self, 1, what, "It gets a copy of each retry.",
                     "unbind it; to see retries, use events, metrics or 'backhop top'");
     }
@@ -67,7 +71,7 @@ static const json_t *policy_named(const json_t *list, const char *name)
     const json_t *policy;
     json_array_foreach(list, i, policy)
     {
-        if (strcmp(text_of(policy, "name"), name) == 0)
+        if (strcmp(json_text_of(policy, "name"), name) == 0)
             return json_object_get(policy, "definition");
     }
     return NULL;
@@ -79,22 +83,16 @@ static int is_federating(const json_t *definition)
 }
 
 /* Each passage of a retry publishes a copy at the other broker. A policy that many exchanges have is one finding. */
-static int examine_federation(doctor *self, const char *exchange)
+void traffic_examine_exchange(doctor *self, const char *exchange, const json_t *found)
 {
-    json_t *found = NULL;
-    char what[TEXT], key[TEXT];
-    int code = management_get(self->management, &found, "exchanges/%v/%s", exchange);
-    const char *policy = text_of(found, "policy");
-    snprintf(key, sizeof key, "federation %s", policy);
-    if (is_federating(policy_named(self->policies.users, policy)) && !json_object_get(self->examined, key)) {
-        json_object_set_new(self->examined, key, json_true());
+    char what[TEXT];
+    const char *policy = json_text_of(found, "policy");
+    if (is_federating(policy_named(self->policies.users, policy)) && doctor_is_new(self, "federation", policy)) {
         snprintf(what, sizeof what, "Policy \"%s\" federates exchange \"%s\".", policy, exchange);
         doctor_find(self, 1, what,
                     "Each retry is published at the other broker too: its consumers get the message again and again.",
                     "give the policy a pattern that leaves Backhop's exchanges out, as ^(?!backhop[.]|amq[.])");
     }
-    json_decref(found);
-    return code;
 }
 
 /* -------------------------------------------------------------------------------------------------------------- the relay */
@@ -102,16 +100,15 @@ static int examine_federation(doctor *self, const char *exchange)
 /* Reports rejected messages that no relay takes. */
 static int examine_rejected(doctor *self, const bh_topology *topology)
 {
-    static const char suffix[] = "unroutable";
+    static const char suffix[] = "unroutable"; /* behind the namespace and a dot */
     bh_bytes unroutable = bh_topology_unroutable_queue(topology);
     json_t *found = NULL;
     char name[300], what[TEXT], count[64];
-    if (unroutable.size < sizeof suffix)
+    if (unroutable.size < sizeof suffix) /* strategy native */
         return EX_OK;
     snprintf(name, sizeof name, "%.*srejected", (int)(unroutable.size - strlen(suffix)), (const char *)unroutable.data);
-    if (json_object_get(self->examined, name))
+    if (!doctor_is_new(self, "rejected", name))
         return EX_OK;
-    json_object_set_new(self->examined, name, json_true());
     int code = management_get(self->management, &found, "queues/%v/%s", name);
     json_int_t ready = json_integer_value(json_object_get(found, "messages"));
     if (ready > 0 && json_integer_value(json_object_get(found, "consumers")) == 0) {
@@ -128,14 +125,9 @@ int traffic_examine(doctor *self, const bh_topology *topology)
     bh_declaration it;
     int code = examine_rejected(self, topology);
     for (size_t i = 0; code == EX_OK && bh_topology_declaration(topology, i, &it) == BH_OK && !is_interrupted(); i++) {
-        char key[TEXT];
-        snprintf(key, sizeof key, "traffic %s %s", it.name.data, bh_topology_queue(topology).data);
-        if (it.kind != BH_DECLARE_EXCHANGE || json_object_get(self->examined, key))
-            continue;
-        json_object_set_new(self->examined, key, json_true());
-        code = examine_bindings(self, topology, it.name.data);
-        if (code == EX_OK)
-            code = examine_federation(self, it.name.data);
+        const char *name = it.name.data;
+        if (it.kind == BH_DECLARE_EXCHANGE && (is_shared(topology, name) || doctor_is_new(self, "bindings of", name)))
+            code = examine_bindings(self, topology, name);
     }
     return code;
 }

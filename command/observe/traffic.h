@@ -4,8 +4,10 @@
 
 #include "observe/findings.h"
 
-/* Examines the exchanges of a work queue's topology, as far as they exist, by the management API. Returns EX_OK, or complains
- * and returns the exit code. */
+/* Examines the policy of an exchange, as the management API returned it. */
+void traffic_examine_exchange(doctor *self, const char *exchange, const json_t *found);
+/* Examines the bindings of the exchanges of a work queue's topology, as far as they exist, and the relay's queue. Returns EX_OK,
+ * or complains and returns the exit code. */
 int traffic_examine(doctor *self, const bh_topology *topology);
 
 #endif
