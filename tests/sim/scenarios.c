@@ -570,6 +570,24 @@ START_TEST(a_worker_stops_in_time_in_an_alarm)
 }
 END_TEST
 
+START_TEST(a_worker_that_stops_while_a_guards_copy_is_unconfirmed_does_not_spin)
+{
+    history it = usual("stop with a guard's copy");
+    it.strategy = BH_STRATEGY_NATIVE;
+    it.kind = BH_KIND_FIXED;
+    it.max_attempts = 2;
+    it.messages = 4;
+    it.publish_ms = 10;
+    it.decide = fail_after_4_s;
+    it.ends_well = 1;
+    add_fault(&it, (fault){.kind = FAULT_RESET, .at_ms = 6000}); /* the second attempt of the first message ends so */
+    add_fault(&it, (fault){.kind = FAULT_UNCONFIRMED, .at_ms = 6001, .for_ms = 20000});
+    add_fault(&it, (fault){.kind = FAULT_RESTART, .at_ms = 8500, .for_ms = 5000, .amount = 1000});
+    outcome out = play(&it);
+    ck_assert_int_ge(out.parked, 1);
+}
+END_TEST
+
 START_TEST(a_policy_that_shortens_wait_queues_is_reported)
 {
     history it = usual("short TTL");
@@ -756,6 +774,7 @@ Suite *suite_scenarios(void)
         a_confirm_that_is_lost_doubles_at_most_what_was_in_hand,
         copies_wait_for_the_end_of_an_alarm,
         a_worker_stops_in_time_in_an_alarm,
+        a_worker_that_stops_while_a_guards_copy_is_unconfirmed_does_not_spin,
         a_policy_that_shortens_wait_queues_is_reported,
         a_handler_that_outlives_the_consumer_timeout_is_called_once,
         a_clock_that_jumps_changes_no_delay,

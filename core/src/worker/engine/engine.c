@@ -342,7 +342,7 @@ static void check_busy(bh__engine *self)
 static int64_t busy_look_ms(const bh__engine *self, int64_t now_ms)
 {
     int64_t limit_ms = self->context.mailbox->handler_timeout_ms;
-    if (!limit_ms || self->stage != BH__WORKING || bh_ledger_unsettled(self->context.ledger) == 0)
+    if (!limit_ms || bh_ledger_unsettled(self->context.ledger) == 0)
         return INT64_MAX;
     return bh__earlier(busy_due_ms(self), now_ms + limit_ms);
 }
@@ -355,13 +355,13 @@ static int64_t next_ms(const bh__engine *self, int64_t until_ms, int64_t now_ms)
         self->stage == BH__CLOSING ? until_ms : bh__earlier(until_ms, atomic_load(&context->mailbox->stop_ms));
     if (due_ms != BH_LEDGER_NEVER)
         next = bh__earlier(next, due_ms);
-    if (self->consumer.arrived.first && guarding_until_ms(self))
-        next = bh__earlier(next, guarding_until_ms(self));
-    if (self->stage == BH__WORKING)
+    if (self->stage == BH__WORKING) {
+        if (self->consumer.arrived.first && guarding_until_ms(self))
+            next = bh__earlier(next, guarding_until_ms(self));
         next = bh__earlier(next, bh__probe_due_ms(&self->probe, context));
-    next = bh__earlier(next, busy_look_ms(self, now_ms));
-    if (self->stage == BH__WORKING)
+        next = bh__earlier(next, busy_look_ms(self, now_ms));
         next = bh__earlier(next, bh__gate_due_ms(&self->gate));
+    }
     next = bh__earlier(next, bh__link_next_beat_ms(&context->consume.link));
     next = bh__earlier(next, bh__link_next_beat_ms(&context->publish.link));
     return context->consume.link.has_more || context->publish.link.has_more ? now_ms : next;
