@@ -506,6 +506,14 @@ def grows(run: Any) -> str:
 
 
 scenario(
+    "W6: an internal error at each delivery",
+    saw("disconnected", 5),
+    answers={"deliveries": then(connection_close(541, b"INTERNAL_ERROR"))},
+    check=lambda run: "" if "an AMQP 1.0 client" in run.output else "the likely cause is not named",
+    takes=False,
+    is_for_python=False,
+)
+scenario(
     "X5: a close after the deliveries",
     saw("disconnected", 5),
     answers={"deliveries": then(connection_close())},

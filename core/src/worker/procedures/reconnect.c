@@ -2,7 +2,10 @@
 
 #include "worker/engine/pacing.h"
 
-enum { MOST_APART = 3 }; /* failures of the publish connection in a row, before both are opened again */
+enum {
+    MOST_APART = 3,          /* failures of the publish connection in a row, before both are opened again */
+    MOST_INTERNAL_ERRORS = 3 /* that end the consume connection in a row, before the worker names the likely cause */
+};
 
 void bh__emit_failure(bh__runner *self, const bh__connection *connection, bh_status status, int64_t wait_ms)
 {
@@ -35,6 +38,17 @@ static int64_t end_channels_of(bh__runner *self, const bh__connection *connectio
     return bh__consumer_end(&self->engine.consumer, context);
 }
 
+/* RabbitMQ 4.3 ends each connection on which it must deliver an AMQP 1.0 message with a UUID in its application
+ * properties. */
+static void explain_internal_errors(bh__connection *connection)
+{
+    bh__link *link = &connection->link;
+    if (link->close_code == AMQP_INTERNAL_ERROR && connection->back_off.failures >= MOST_INTERNAL_ERRORS)
+        bh__report_add(&link->problem, "; perhaps RabbitMQ cannot convert a message of the queue, which an AMQP 1.0 "
+                                       "client published: read RabbitMQ's log, and consume the message with such a "
+                                       "client");
+}
+
 /* Ends a connection that broke. Its back-off begins again if the connection worked or lasted; a
  * successful login or a delivery is not enough. */
 static void end_if_broken(bh__runner *self, bh__connection *connection)
@@ -49,10 +63,13 @@ static void end_if_broken(bh__runner *self, bh__connection *connection)
     self->next_uri += connection == &context->consume; /* tries the next URI */
     if (connection->has_worked || bh__monotonic_ms() - connection->opened_ms >= BH__LASTED_MS)
         connection->back_off.failures = 0;
+    int64_t delay_ms = bh__note_failure(context, &connection->back_off);
+    if (connection == &context->consume)
+        explain_internal_errors(connection);
     bh__emit(context, (bh__event_data){.kind = BH_EVENT_DISCONNECTED,
                                        .status = link->problem.status,
                                        .text = bh__report_text(&link->problem),
-                                       .delay_ms = bh__note_failure(context, &connection->back_off),
+                                       .delay_ms = delay_ms,
                                        .count = count,
                                        .connection = connection});
     bh__link_close(link);
