@@ -297,6 +297,7 @@ bh_status bh_metrics_new(bh_metrics **out);
 %rename(may_park) bh_worker::may_park_with;
 %extend bh_worker {
     bh_status add_uri(bh_bytes uri);
+    bh_status set_credentials(bh_bytes user, bh_bytes password);
     bh_status set_ca_file(bh_bytes path);
     bh_status set_client_certificate(bh_bytes cert, bh_bytes key);
     bh_status set_mode(bh_mode mode);

@@ -115,6 +115,16 @@ export class Worker extends EventEmitter implements Health {
   /** Stops the worker at the end of an `await using` block. */
   [Symbol.asyncDispose] (): Promise<void>
   /**
+   * Sets user and password for a secret that changes. Call it at any time. All URIs
+   * have them from the next login on. An open connection stays. If the broker refuses the login, the worker
+   * tries again, with its back-off.
+   *
+   * @param user as it is, without percent-escapes
+   * @param password as it is. RabbitMQ takes an OAuth 2 token as the password
+   * @throws {@link ArgumentError} if one is no string or has a zero byte, or the user is empty
+   */
+  setCredentials (user: string, password: string): void
+  /**
    * Moves parked messages back to the work queue, with a new count of attempts. The worker must
    * run.
    *

@@ -233,6 +233,12 @@ class Worker extends EventEmitter {
     await this.stop()
   }
 
+  setCredentials (user, password) {
+    if (typeof password !== 'string') throw new ArgumentError('password is no text: give a string') // not shown
+    const status = this.#native.set_credentials(text(user, 'user', 'a name'), password)
+    check(status, 'give a user, and no zero byte in user or password')
+  }
+
   async replay (most = Number.MAX_SAFE_INTEGER) {
     whole(most, 'most')
     if (!this.#watch) throw new StateError('the worker does not run: replay while it does')

@@ -684,6 +684,19 @@ class TestLive:
         assert "test-no-such-queue" in event.text
         assert events.get("drained").error is None
 
+    def test_W8_a_worker_uses_a_new_secret_at_its_next_login(self, broker: Broker) -> None:
+        events = Events()
+        url = URL.replace("guest:guest", "guest:wrong")
+        worker = backhop.Worker(url, queue=broker.queue(), on_event=events, fail_fast=False)
+        with running(worker, print):
+            assert isinstance(events.get("unavailable").error, backhop.AccessError)
+            with pytest.raises(backhop.ArgumentError, match="give a user"):
+                worker.set_credentials("", "guest")
+            with pytest.raises(backhop.ArgumentTypeError, match="^password is no text: give str or bytes$"):
+                worker.set_credentials("guest", 42)  # type: ignore[arg-type]
+            worker.set_credentials("guest", "guest")
+            events.get("connected")
+
     @pytest.mark.long
     @pytest.mark.parametrize("go", ["run", "serve"])
     def test_a_worker_that_can_never_be_ready_ends_with_the_reason(self, go: str, broker: Broker) -> None:

@@ -205,6 +205,24 @@ START_TEST(user_password_and_vhost_may_need_escapes)
 }
 END_TEST
 
+START_TEST(W8_credentials_that_change_are_for_the_next_login)
+{
+    char url[4096];
+    rig *r = unconnected_rig();
+    broker_add_vhost("live/a%b:c@d");
+    broker_add_user("live@:/?#[]%", "p@:/?#[]%", "live/a%b:c@d", ".*");
+    snprintf(url, sizeof url, "amqp://old:secret@%s:%d/live%%2Fa%%25b:c%%40d", broker_host(), broker_port(0));
+    expect_status(r->worker, bh_worker_set_credentials(r->worker, bh_str("live@:/?#[]%"), bh_str("old")), BH_OK);
+    start_by(r, url);
+    expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_ACCESS, "user live@:/?#[]%");
+    ck_assert_int_eq(bh_worker_set_credentials(r->worker, bh_str("live@:/?#[]%"), bh_str("p@:/?#[]%")), BH_OK);
+    expect_event(r, BH_EVENT_CONNECTED, BH_OK, "as live@:/?#[]%");
+    ck_assert_int_eq(bh_worker_set_credentials(r->worker, bh_str(""), bh_str("x")), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_worker_set_credentials(r->worker, bh_str("x"), (bh_bytes){"a\0b", 3}), BH_ERR_ARGUMENT);
+    rig_free(r);
+}
+END_TEST
+
 START_TEST(a_port_where_nobody_listens_is_refused)
 {
     char url[4096];
@@ -379,6 +397,7 @@ Suite *suite_connecting(void)
     tcase_add_test(long_case(add_case(suite, "heartbeats")), heartbeats_keep_a_connection_while_a_handler_works);
     if (broker_can_be_controlled())
         add_test_with_end(suite, "escapes", user_password_and_vhost_may_need_escapes, remove_escaped);
+    add_test_with_end(suite, "credentials", W8_credentials_that_change_are_for_the_next_login, remove_escaped);
     if (broker_tls_url()[0]) {
         TCase *tls = add_case(suite, "TLS");
         tcase_add_test(tls, tls_is_verified_with_the_ca);

@@ -108,6 +108,15 @@ BH_API void bh_worker_free(bh_worker *self);
  */
 BH_API bh_status bh_worker_add_uri(bh_worker *self, bh_bytes uri);
 /*
+ * Sets user and password for a secret that changes. All URIs have them from the next login on. An open
+ * connection stays. If the broker refuses the login, the worker tries again, with its back-off.
+ *
+ * Any thread can call it, before the worker starts and while it runs. bh_worker_error gets no reason.
+ * user, password: as they are, without percent-escapes. RabbitMQ takes an OAuth 2 token as the password.
+ * Errors: BH_ERR_ARGUMENT if one is missing or has a zero byte, or the user is empty; BH_ERR_FORKED; BH_ERR_NO_MEMORY.
+ */
+BH_API bh_status bh_worker_set_credentials(bh_worker *self, bh_bytes user, bh_bytes password);
+/*
  * Sets the PEM file of the CAs to trust with amqps://, in place of the system's CAs. The broker's
  * certificate and name are always verified.
  * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY.

@@ -38,6 +38,7 @@ void bh_worker_free(bh_worker *self)
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 NONE(bh_worker_add_uri, bh_bytes uri)
 NONE(bh_worker_set_ca_file, bh_bytes path)
+NONE(bh_worker_set_credentials, bh_bytes user, bh_bytes password)
 NONE(bh_worker_set_breaker, bh_breaker *breaker)
 NONE(bh_worker_set_client_certificate, bh_bytes cert, bh_bytes key)
 NONE(bh_worker_set_mode, bh_mode mode)

@@ -302,6 +302,21 @@ describe('worker', { ...NEEDS_WORKER, ...NEEDS_BROKER }, () => {
     }
   })
 
+  it('W8: uses a new secret at its next login', async () => {
+    const options = { queue: await broker.queue(), policy: FAST, failFast: false }
+    const worker = new Worker(URL.replace('guest:guest', 'guest:wrong'), options)
+    workers.push(worker)
+    const running = worker.run(() => {})
+    const [refused] = await once(worker, 'unavailable')
+    assert.equal(refused.error.name, 'AccessError')
+    assert.throws(() => worker.setCredentials('', 'guest'), { name: 'ArgumentError' })
+    assert.throws(() => worker.setCredentials('guest', 42), error => error.name === 'ArgumentError' && !/42/.test(error.message))
+    worker.setCredentials('guest', 'guest')
+    await once(worker, 'connected')
+    await worker.stop()
+    await running
+  })
+
   it('tells which of its connections was lost, and of which broker', async () => {
     const proxy = await Proxy.to(URL)
     const worker = new Worker(proxy.url, { queue: await broker.queue(), policy: FAST })

@@ -205,6 +205,21 @@ module Backhop
     # @raise [InvalidArgumentError] if drain is outside its range
     def stop(drain: nil) = Status.check(@native.stop(drain.nil? ? @drain_ms : Checks.time(drain, "drain", DRAIN)))
 
+    # Sets user and password for a secret that changes. Call it at any time, from any thread. All
+    # URIs have them from the next login on. An open connection stays. If the broker refuses
+    # the login, the worker tries again, with its back-off.
+    #
+    # @param user [String] as it is, without percent-escapes
+    # @param password [String] as it is. RabbitMQ takes an OAuth 2 token as the password
+    # @return [void]
+    # @raise [InvalidArgumentError] if one is no String or has a zero byte, or the user is empty
+    def set_credentials(user, password)
+      raise InvalidArgumentError, "password is no text: give a String" unless password.is_a?(String) # not shown
+
+      status = @native.set_credentials(Checks.text(user, "user"), password)
+      Status.check(status, "give a user, and no zero byte in user or password")
+    end
+
     # Moves parked messages back to their work queue, while the worker runs, and waits for the end.
     # It moves the messages that were parked when it began. Do not call it in on_event or the
     # logger.

@@ -286,6 +286,17 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
     end
   end
 
+  it "W8: uses a new secret at its next login" do
+    rotated = worker(fail_fast: false, uri: URL.sub("guest:guest", "guest:wrong"))
+    running(rotated) do
+      expect(events.get(:unavailable)).to have_attributes(error: Backhop::AccessError)
+      expect { rotated.set_credentials("", "guest") }.to raise_error(Backhop::InvalidArgumentError)
+      expect { rotated.set_credentials("guest", 42) }.to raise_error(Backhop::InvalidArgumentError, /\A(?!.*42)/)
+      rotated.set_credentials("guest", "guest")
+      events.get(:connected)
+    end
+  end
+
   it "tells which connection an event is about" do
     running(worker(mode: :none, uri: ["amqp://127.0.0.1:1", URL])) do
       expect(events.get(:unavailable)).to have_attributes(connection: "consume", host: "127.0.0.1:1")

@@ -6,6 +6,8 @@
 #include <backhop/adapter/event.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* ------------------------------------------------------------------------------------------------------------ forks */
@@ -110,6 +112,7 @@ void bh__mailbox_free(bh__mailbox *self)
     bh_delivery_free(self->delivery);
     bh_history_free(self->history);
     bh_metrics_free(self->metrics);
+    free(self->credentials);
     close_pipe(self->signal);
     close_pipe(self->wake);
     if (!self->has_locks)
@@ -119,6 +122,33 @@ void bh__mailbox_free(bh__mailbox *self)
     pthread_mutex_destroy(&self->reading);
     pthread_mutex_destroy(&self->taking);
     pthread_mutex_destroy(&self->mutex);
+}
+
+int bh__mailbox_set_credentials(bh__mailbox *self, bh_bytes user, bh_bytes password)
+{
+    char *made = calloc(1, user.size + password.size + 2);
+    if (!made)
+        return 0;
+    memcpy(made, user.data, user.size);
+    memcpy(made + user.size + 1, password.data, password.size);
+    pthread_mutex_lock(&self->mutex);
+    char *old = self->credentials;
+    self->credentials = made;
+    self->credentials_size = user.size + password.size + 2;
+    pthread_mutex_unlock(&self->mutex);
+    free(old);
+    return 1;
+}
+
+int bh__mailbox_copy_credentials(bh__mailbox *self, char **out)
+{
+    pthread_mutex_lock(&self->mutex);
+    *out = self->credentials ? malloc(self->credentials_size) : NULL;
+    if (*out)
+        memcpy(*out, self->credentials, self->credentials_size);
+    int is_done = *out || !self->credentials;
+    pthread_mutex_unlock(&self->mutex);
+    return is_done;
 }
 
 void bh__mailbox_wake(bh__mailbox *self)

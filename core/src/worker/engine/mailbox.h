@@ -57,6 +57,8 @@ typedef struct bh__mailbox {
     int64_t missed_count;
     int64_t replay_most; /* -1: no replay is requested */
     int is_replaying;
+    char *credentials; /* user and password, with a zero byte after each; NULL: the URIs have them */
+    size_t credentials_size;
     bh_health health;
     int signal[2];  /* a pipe, readable while a message or an event can be taken; -1: closed */
     int is_watched; /* a caller has the descriptor */
@@ -97,6 +99,8 @@ int bh__mailbox_watch(bh__mailbox *self);
 void bh__mailbox_unwatch(bh__mailbox *self);
 /* Requests a replay. Returns 0 if one is requested or runs. */
 int bh__mailbox_request_replay(bh__mailbox *self, int64_t most);
+/* Sets user and password for later logins. Returns 0 if there is no memory. */
+int bh__mailbox_set_credentials(bh__mailbox *self, bh_bytes user, bh_bytes password);
 /* Takes the next event; NULL: none. */
 bh_event *bh__mailbox_take_event(bh__mailbox *self);
 /* Hands over a settled message with a reference. Returns 0 if the mailbox is closed. */
@@ -104,6 +108,9 @@ int bh__mailbox_settle(bh__mailbox *self, bh_message *message);
 
 /* For the thread. */
 
+/* Copies what bh__mailbox_set_credentials set. *out: user and password, with a zero byte after each. Free it. NULL if nothing was
+ * set. Returns 0 if there is no memory. */
+int bh__mailbox_copy_credentials(bh__mailbox *self, char **out);
 /* Adds messages to be taken, each with a reference for its taker. */
 void bh__mailbox_offer(bh__mailbox *self, bh__message_list *messages);
 /* Takes back the messages that no caller took. */

@@ -34,6 +34,16 @@ bh_status bh_worker_add_uri(bh_worker *self, bh_bytes uri)
     return status;
 }
 
+bh_status bh_worker_set_credentials(bh_worker *self, bh_bytes user, bh_bytes password)
+{
+    if (!self || !user.data || user.size == 0 || !password.data || memchr(user.data, '\0', user.size) ||
+        memchr(password.data, '\0', password.size))
+        return BH_ERR_ARGUMENT;
+    if (bh__mailbox_is_forked(&self->mailbox))
+        return BH_ERR_FORKED;
+    return bh__mailbox_set_credentials(&self->mailbox, user, password) ? BH_OK : BH_ERR_NO_MEMORY;
+}
+
 /* Copies a path; empty: *out is NULL. */
 static bh_status copy_path(bh_worker *self, char **out, bh_bytes path)
 {

@@ -7,6 +7,8 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum { LONGEST_NAME = 300 }; /* bytes of a connection's name */
 
@@ -116,11 +118,29 @@ static bh_status await_method(bh__runner *self, bh__link *link, amqp_method_numb
     return bh__call_within(self, link, 0, 0, NULL, reply, 0, deadline_ms - bh__monotonic_ms());
 }
 
+/* Sends user and password: of bh_worker_set_credentials, or of the URI. */
+static bh_status introduce(bh__runner *self, bh__link *link, const bh__uri *uri, const char *name)
+{
+    bh__uri as = *uri;
+    char *credentials;
+    if (!bh__mailbox_copy_credentials(self->context->mailbox, &credentials))
+        return bh__report_set(&self->problem, BH_ERR_NO_MEMORY, "no memory for a login");
+    if (credentials) {
+        as.has_user = 1;
+        as.user = credentials;
+        as.password = credentials + strlen(credentials) + 1;
+    }
+    bh__login_introduce(link, &as, self->context->settings->cert != NULL, name);
+    free(credentials);
+    return BH_OK;
+}
+
 static bh_status log_in(bh__runner *self, const bh__connection *connection, bh__link *link, const bh__uri *uri,
                         int64_t deadline_ms)
 {
     amqp_connection_open_t open = {.virtual_host = amqp_cstring_bytes(uri->vhost)};
     link->phase = BH__TALKING;
+    snprintf(link->user, sizeof link->user, "%s", uri->user);
     link->sent_ms = link->received_ms = bh__monotonic_ms();
     bh__link_greet(link);
     bh_status status = await_method(self, link, AMQP_CONNECTION_START_METHOD, deadline_ms);
@@ -128,9 +148,10 @@ static bh_status log_in(bh__runner *self, const bh__connection *connection, bh__
         char name[LONGEST_NAME];
         snprintf(name, sizeof name, "backhop %s %s", connection->role,
                  bh_topology_queue(self->context->settings->topology).data);
-        bh__login_introduce(link, uri, self->context->settings->cert != NULL, name);
-        status = await_method(self, link, AMQP_CONNECTION_TUNE_METHOD, deadline_ms);
+        status = introduce(self, link, uri, name);
     }
+    if (status == BH_OK)
+        status = await_method(self, link, AMQP_CONNECTION_TUNE_METHOD, deadline_ms);
     if (status == BH_OK) {
         bh__login_tune(link, uri, BH__CHANNEL_MAX);
         status = bh__call_within(self, link, 0, AMQP_CONNECTION_OPEN_METHOD, &open, AMQP_CONNECTION_OPEN_OK_METHOD, 0,

@@ -37,7 +37,7 @@ typedef struct bh__link {
     int64_t received_ms;
     int has_more;    /* the socket may have more bytes */
     int is_blocked;  /* connection.blocked: the broker accepts no publishes */
-    int is_external; /* the login was SASL EXTERNAL */
+    char user[256];  /* of the login, for messages */
     int is_cut;      /* the socket was closed or reset without connection.close */
     int close_code;  /* of connection.close; 0: none came */
     char close_text[256];

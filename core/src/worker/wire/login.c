@@ -72,7 +72,7 @@ void bh__login_introduce(bh__link *link, const bh__uri *uri, int has_certificate
     copy_property(&start->server_properties, "cluster_name", link->cluster, sizeof link->cluster);
 
     int is_external = has_certificate && uri->tls && !uri->has_user;
-    link->is_external = is_external;
+    snprintf(link->user, sizeof link->user, "%s", is_external ? "(of the client certificate)" : uri->user);
     const char *mechanism = is_external ? "EXTERNAL" : "PLAIN";
     if (!is_offered(bh__from_amqp(start->mechanisms), mechanism)) {
         refuse_mechanisms(link, bh__from_amqp(start->mechanisms), mechanism);
@@ -105,11 +105,6 @@ void bh__login_introduce(bh__link *link, const bh__uri *uri, int has_certificate
     free(secret);
 }
 
-const char *bh__login_user(const bh__link *link, const bh__uri *uri)
-{
-    return link->is_external ? "(of the client certificate)" : uri->user;
-}
-
 static uint32_t lower(uint32_t ours, uint32_t theirs)
 {
     return theirs == 0 || ours < theirs ? ours : theirs; /* 0: no limit */
@@ -138,11 +133,11 @@ bh_status bh__login_explain(const bh__link *link, const bh__uri *uri, bh__report
     if (link->close_code == AMQP_ACCESS_REFUSED || link->close_code == AMQP_NOT_ALLOWED)
         return bh__report_set(problem, BH_ERR_ACCESS,
                               "%s:%d refused user %s and vhost %s: %s; check user, password, vhost and permissions",
-                              uri->host, uri->port, bh__login_user(link, uri), uri->vhost, reason);
+                              uri->host, uri->port, link->user, uri->vhost, reason);
     if (problem->status == BH_ERR_ACCESS)
         return bh__report_set(problem, BH_ERR_ACCESS, "%s:%d: %s", uri->host, uri->port, reason);
     return bh__report_set(
         problem, problem->status, "%s:%d did not log user %s in: %s; check that RabbitMQ listens there, and %s",
-        uri->host, uri->port, bh__login_user(link, uri), reason,
+        uri->host, uri->port, link->user, reason,
         uri->tls ? "whether it requires a client certificate" : "whether the port wants TLS (amqps://)");
 }

@@ -11,8 +11,6 @@
 void bh__login_introduce(bh__link *link, const bh__uri *uri, int has_certificate, const char *name);
 /* Answers connection.tune, which is in link->reply. channel_max: the most channels. */
 void bh__login_tune(bh__link *link, const bh__uri *uri, int channel_max);
-/* Returns the user, for messages. */
-const char *bh__login_user(const bh__link *link, const bh__uri *uri);
 /* Explains a failed login, from what the report has already. Returns BH_ERR_ACCESS, or the
  * report's status. */
 bh_status bh__login_explain(const bh__link *link, const bh__uri *uri, bh__report *problem);

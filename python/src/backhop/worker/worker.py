@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias
 
 from .. import _backhop as c
 from .._amqp import Text
-from .._checks import HOUR_MS, span_ms, truth, whole
-from .._errors import Error, StateError, WaitTimeoutError, check
+from .._checks import HOUR_MS, span_ms, text, truth, whole
+from .._errors import ArgumentTypeError, Error, StateError, WaitTimeoutError, check
 from .._handlers import check_handler
 from .._times import Seconds
 from ..breaker import Breaker, checked_breaker
@@ -315,6 +315,22 @@ class Worker:
         """
         ms = span_ms("drain", self.drain if drain is None else drain, 0, HOUR_MS)
         check(c.Worker_stop(self._handle, ms))
+
+    def set_credentials(self, user: Text, password: Text) -> None:
+        """Sets user and password for a secret that changes. Call it at any time, from any thread.
+
+        All URIs have them from the next login on. An open connection stays. If the
+        broker refuses the login, the worker tries again, with its back-off.
+
+        :param user: as it is, without percent-escapes.
+        :param password: as it is. RabbitMQ takes an OAuth 2 token as the password.
+        :raises ArgumentTypeError: if one is no text.
+        :raises ArgumentError: if the user is empty, or one has a zero byte.
+        """
+        if not isinstance(password, str | bytes):  # an error must not show it
+            raise ArgumentTypeError("password is no text: give str or bytes")
+        status = c.Worker_set_credentials(self._handle, text("user", user, "a name"), password)
+        check(status, "give a user, and no zero byte in user or password")
 
     # --- Health ----------------------------------------------------------------------------------
 
