@@ -24,6 +24,11 @@ double replay_rate(const replay *self, int64_t now_ms)
     return self->options->rate > 0 ? self->options->rate : self->rates[self->rate_count - 1];
 }
 
+int64_t replay_waiting(const replay *self)
+{
+    return waiting_again(&self->waits, self->mover.done - self->again);
+}
+
 bh_past replay_past(const replay *self)
 {
     bh_past past;
@@ -64,11 +69,11 @@ static void print_progress_json(replay *self, int64_t now_ms, int is_last)
         return;
     self->shown_ms = now_ms;
     int64_t rest_ms = remaining_ms(self, now_ms);
-    print_json(must(json_pack("{s:b, s:s, s:I, s:I, s:I, s:f, s:I, s:o}", "progress", 1, "id", self->action.id,
-                              "replayed", (json_int_t)self->mover.done, "to_replay", (json_int_t)self->wanted,
-                              "parked_again", (json_int_t)self->again, "rate_limit", replay_rate(self, now_ms),
-                              "elapsed_ms", (json_int_t)(now_ms - self->begun_ms), "remaining_ms",
-                              rest_ms < 0 ? json_null() : json_integer(rest_ms))));
+    print_json(must(json_pack(
+        "{s:b, s:s, s:I, s:I, s:I, s:I, s:f, s:I, s:o}", "progress", 1, "id", self->action.id, "replayed",
+        (json_int_t)self->mover.done, "to_replay", (json_int_t)self->wanted, "parked_again", (json_int_t)self->again,
+        "waiting_again", (json_int_t)replay_waiting(self), "rate_limit", replay_rate(self, now_ms), "elapsed_ms",
+        (json_int_t)(now_ms - self->begun_ms), "remaining_ms", rest_ms < 0 ? json_null() : json_integer(rest_ms))));
     fflush(stdout);
 }
 
@@ -84,9 +89,10 @@ void replay_show_progress(replay *self, int64_t now_ms, int is_last)
     double rate = (double)self->mover.done * 1000 / (double)span_ms;
     if (rest_ms >= 0 && !is_last)
         show_duration(remaining, rest_ms - rest_ms % 1000);
-    fprintf(stderr, "\r\033[K%lld of %lld replayed, %.0f a second%s%s%s, %lld parked again%s",
+    fprintf(stderr, "\r\033[K%lld of %lld replayed, %.0f a second%s%s%s, %lld parked again, %lld wait%s",
             (long long)self->mover.done, (long long)self->wanted, rate, *remaining ? ", " : "", remaining,
-            *remaining ? " remaining" : "", (long long)self->again, is_last ? "\n" : "");
+            *remaining ? " remaining" : "", (long long)self->again, (long long)replay_waiting(self),
+            is_last ? "\n" : "");
     fflush(stderr);
 }
 
@@ -124,6 +130,19 @@ void replay_print_prospect(const replay *self)
         printf("%s cannot go: malformed properties\n", count_messages(text, self->on.malformed));
 }
 
+/* Prints that messages can still fail: the parked queue alone does not show that before their last attempt. */
+static void print_waiting(const replay *self)
+{
+    const char *policy = self->options->policy.file ? "its policy" : "the default policy (--policy FILE names another)";
+    char text[64], time[TIME_TEXT];
+    int64_t count = replay_waiting(self);
+    if (count > 0)
+        printf("About %s of them failed and wait for a retry.\n", count_messages(text, count));
+    if (self->waits.parked_ms > 0)
+        printf("A message that fails each attempt is parked again after %s at most, by %s.\n",
+               show_duration(time, self->waits.parked_ms), policy);
+}
+
 static const char *stopped_by(const replay *self)
 {
     if (is_interrupted())
@@ -139,21 +158,27 @@ void replay_print_summary(const replay *self, int code)
     int64_t missing = is_whole ? self->wanted - self->mover.done : 0; /* each that was there has gone */
     if (self->options->parked.json) {
         int64_t in_flight = code == EX_TEMPFAIL && self->mover.unconfirmed > 0 ? self->mover.unconfirmed : 0;
-        print_json(must(json_pack("{s:b, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "dry_run", 0, "from",
-                                  json_text(bh_str(self->on.queue)), "to", json_text(bh_str(targets_name(&self->to))),
-                                  "replayed", (json_int_t)self->mover.done, "to_replay", (json_int_t)self->wanted,
-                                  "parked_again", (json_int_t)self->again, "parked_by_others", (json_int_t)others,
-                                  "taken_by_others", (json_int_t)missing, "in_flight", (json_int_t)in_flight, "stopped",
-                                  stopped_by(self))));
+        print_json(
+            must(json_pack("{s:b, s:o, s:o, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s}", "dry_run", 0, "from",
+                           json_text(bh_str(self->on.queue)), "to", json_text(bh_str(targets_name(&self->to))),
+                           "replayed", (json_int_t)self->mover.done, "to_replay", (json_int_t)self->wanted,
+                           "parked_again", (json_int_t)self->again, "waiting_again", (json_int_t)replay_waiting(self),
+                           "parked_within_ms", (json_int_t)self->waits.parked_ms, "gone", (json_int_t)self->to.gone,
+                           "parked_by_others", (json_int_t)others, "taken_by_others", (json_int_t)missing, "in_flight",
+                           (json_int_t)in_flight, "stopped", stopped_by(self))));
         return;
     }
-    say("%lld of %lld replayed to %s; %lld of them parked again", (long long)self->mover.done, (long long)self->wanted,
-        targets_text(&self->to), (long long)self->again);
+    say("%lld of %lld replayed to %s; ", (long long)self->mover.done, (long long)self->wanted, targets_text(&self->to));
+    if (self->to.gone > 0)
+        printf("%lld of them are gone; ", (long long)self->to.gone);
+    printf("%lld of them parked again", (long long)self->again);
     if (others > 0)
         printf(", %lld others meanwhile", (long long)others);
     if (missing > 0)
         printf("; another consumer or command took %s", count_messages(text, missing));
     puts(".");
+    if (self->mover.done > 0 && !self->options->to)
+        print_waiting(self);
     if (code == EX_TEMPFAIL && self->mover.unconfirmed >= 0)
         complain("%s in flight: they may come twice, as may the messages that were acknowledged last; the rest is "
                  "parked as before, and the same command goes on",
@@ -180,6 +205,7 @@ json_t *replay_facts(const replay *self)
 
 json_t *replay_results(const replay *self)
 {
-    return must(json_pack("{s:I, s:I, s:s}", "replayed", (json_int_t)self->mover.done, "parked_again",
-                          (json_int_t)self->again, "stopped", stopped_by(self)));
+    return must(json_pack("{s:I, s:I, s:I, s:I, s:s}", "replayed", (json_int_t)self->mover.done, "parked_again",
+                          (json_int_t)self->again, "waiting_again", (json_int_t)replay_waiting(self), "gone",
+                          (json_int_t)self->to.gone, "stopped", stopped_by(self)));
 }

@@ -151,10 +151,22 @@ static void looked(void *data)
 }
 
 /* Runs while copies go: ends the round if it must end, or gives back the held messages for a moment if it must. */
+/* Stops if too many replayed messages wait for a retry: with a policy of many attempts it takes long until they are
+ * parked again. */
+static void look_for_waiting(replay *self, int64_t now_ms)
+{
+    int64_t stop_after = self->options->stop_after, done = self->mover.done;
+    waiting_look(&self->waits, now_ms, 0);
+    int64_t failed = waiting_again(&self->waits, done - self->again) + self->again;
+    if (stop_after > 0 && self->waits.more > 0 && failed >= waiting_limit(stop_after, done, self->waits.before))
+        self->end = "replayed messages failed again and wait for a retry";
+}
+
 static void working(void *data, int64_t now_ms)
 {
     replay *self = data;
     look_for_parked_again(self, now_ms);
+    look_for_waiting(self, now_ms);
     replay_show_progress(self, now_ms, 0);
     self->is_late |= now_ms - self->round_ms >= self->options->hold_ms;
     if (targets_drop_messages(&self->to, self->mover.done, now_ms))
@@ -182,6 +194,7 @@ static int play(replay *self)
     self->mover.went = pay;
     self->mover.confirmed = remember;
     self->mover.data = self;
+    waiting_start(&self->waits);
     self->begun_ms = bh__monotonic_ms();
     replay_show_progress(self, self->begun_ms, 1);
     self->paid_ms = (double)self->begun_ms;
@@ -192,6 +205,8 @@ static int play(replay *self)
            (self->skipped || self->is_late));
     if (code == EX_OK && self->unseen > 0)
         code = play_round(self); /* only looks */
+    if (code == EX_OK)
+        waiting_look(&self->waits, bh__monotonic_ms(), 1);
     replay_show_progress(self, bh__monotonic_ms(), 1);
     return code;
 }
@@ -231,6 +246,20 @@ static int count_all(replay *self)
 
 /* -------------------------------------------------------------------------------------------------------------- main */
 
+/* Begins to watch the wait queues of the consumers' policy. */
+static void watch_waiting(replay *self)
+{
+    const policy_options *given = &self->options->policy;
+    bh_policy *policy = given->file ? setup_policy(given) : parked_policy(&self->on.settings);
+    bh_topology *topology = setup_topology(&self->on.settings, self->on.work_queue, policy);
+    bh_strategy strategy = bh_topology_strategy(topology);
+    waiting_begin(&self->waits, self->on.broker, topology, policy);
+    if (!given->file && (strategy == BH_STRATEGY_REJECT || strategy == BH_STRATEGY_NATIVE))
+        self->waits.parked_ms = -1; /* parked_policy makes no default policy for these */
+    bh_topology_free(topology);
+    bh_policy_free(policy);
+}
+
 static int run(replay *self, const char *queue)
 {
     char what[400];
@@ -240,27 +269,32 @@ static int run(replay *self, const char *queue)
     code = targets_open(&self->to, &self->on, self->options->to);
     if (code == EX_OK)
         code = mover_open(&self->mover, self->on.broker);
+    if (code == EX_OK && !self->options->dry_run && !self->options->to)
+        watch_waiting(self);
     if (code == EX_OK)
         code = count_all(self);
     if (code != EX_OK)
         return code;
     if (self->options->dry_run || !self->options->yes)
         replay_print_prospect(self);
+    if (!self->options->dry_run)
+        code = action_check(&self->options->action, self->wanted);
+    if (code != EX_OK)
+        return code;
     if (self->options->dry_run || self->wanted == 0) {
         if (!self->options->dry_run && self->options->yes)
             replay_print_summary(self, EX_OK);
         return EX_OK;
     }
     snprintf(what, sizeof what, "replay them to %s", targets_text(&self->to));
-    code = action_check(&self->options->action, self->wanted);
-    if (code == EX_OK && !self->options->yes)
+    if (!self->options->yes)
         code = parked_confirm(self->wanted, what);
     if (code == EX_OK)
         code = action_begin(&self->action, &self->options->action, replay_facts(self));
     if (code != EX_OK)
         return code;
     code = play(self);
-    if (code == EX_OK && !replay_ending(self) && targets_dropped_messages(&self->to, self->mover.done))
+    if (code == EX_OK && targets_dropped_messages(&self->to, self->mover.done) && !replay_ending(self))
         self->end = "the queue that they go to drops messages";
     replay_print_summary(self, code);
     if (code == EX_OK && replay_ending(self))
@@ -272,6 +306,7 @@ static int run(replay *self, const char *queue)
 static void destroy(replay *self)
 {
     targets_close(&self->to);
+    waiting_free(&self->waits);
     bh_plan_free(self->plan);
     mover_close(&self->mover);
     marks_free(&self->sent);
@@ -294,7 +329,8 @@ int parked_replay(int count, char **arguments)
         {"rate", 'r', OPTION_REAL, "NUMBER", "so many a second; 0: no limit", &o.rate},
         {"ramp", 0, OPTION_TEXT, "RATES", "rates one after the other, as 1,2,5,20; then --rate", &o.ramp},
         {"ramp-step", 0, OPTION_DURATION, "TIME", "how long each of these holds [10s]", &o.ramp_ms},
-        {"stop-after", 0, OPTION_NUMBER, "COUNT", "stop when so many are parked again; 0: never [3]", &o.stop_after},
+        {"stop-after", 0, OPTION_NUMBER, "COUNT", "stop when so many failed again; 0: never [3]", &o.stop_after},
+        {"policy", 'p', OPTION_TEXT, "FILE", NULL, &o.policy.file},
         {"max-replays", 0, OPTION_NUMBER, "COUNT", "leave messages that were replayed so often already",
          &o.max_replays},
         {"to", 't', OPTION_TEXT, "QUEUE", "to this queue instead of the work queue", &o.to},
@@ -308,12 +344,13 @@ int parked_replay(int count, char **arguments)
     int at = options_read(
         count, arguments, rules, sizeof rules / sizeof rules[0], "QUEUE",
         "Moves a work queue's parked messages back to it, and to no other queue, to begin anew. A message leaves "
-        "the parked queue after the broker confirmed its copy. Messages that are parked meanwhile stay parked. Safe "
-        "to interrupt: the same command goes on. Conditions are as for 'backhop parked list'.\n");
+        "the parked queue after the broker confirmed its copy. Stops if messages are parked again, or wait for a "
+        "retry. Safe to interrupt: the same command goes on. Conditions are as for 'backhop parked list'.\n");
     if (count - at != 1)
         options_refuse("one work queue is wanted");
     replay *self = must(calloc(1, sizeof *self));
     self->options = &o;
+    self->waits.parked_ms = -1;
     if (o.max_replays == INT64_MAX)
         o.max_replays = -1;
     if (o.ramp)

@@ -9,12 +9,14 @@
 #include "parked/marks.h"
 #include "parked/parked.h"
 #include "parked/targets.h"
+#include "parked/waiting.h"
 
 enum { MOST_RAMP = 16 };
 
 typedef struct replay_options {
     parked_options parked;
     action_options action;
+    policy_options policy; /* of the consumers */
     const char *to;
     const char *ramp;
     int64_t ramp_ms; /* how long each rate of the ramp holds */
@@ -31,6 +33,7 @@ typedef struct replay {
     parked on;
     const replay_options *options;
     targets to;
+    waiting waits; /* of no queue if the messages go to another work queue */
     bh_plan *plan;
     mover mover;
     action action;
@@ -61,6 +64,8 @@ typedef struct replay {
 const char *replay_ending(const replay *self);
 /* Returns how many messages may go in a second now; 0: no limit. */
 double replay_rate(const replay *self, int64_t now_ms);
+/* Returns how many replayed messages wait for a retry, as an estimate. */
+int64_t replay_waiting(const replay *self);
 /* Returns the past of the message that was read last. */
 bh_past replay_past(const replay *self);
 

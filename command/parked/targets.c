@@ -148,7 +148,9 @@ static int has_fewer(targets *self, int64_t done)
         return 0;
     if (consumers > 0)
         self->ready = -1; /* consumers take messages */
-    return self->ready >= 0 && ready < self->ready + done;
+    int64_t gone = self->ready + done - ready;
+    self->gone = self->ready >= 0 && gone > 0 ? gone : 0;
+    return self->gone > 0;
 }
 
 int targets_drop_messages(targets *self, int64_t done, int64_t now_ms)

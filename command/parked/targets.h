@@ -19,6 +19,7 @@ typedef struct targets {
     int is_open;             /* work queues are added as their messages come */
     int64_t ready;           /* of a single target without consumers, at first; -1: not compared */
     int64_t done, looked_ms; /* as of the last look at it */
+    int64_t gone;            /* that it has fewer than were replayed to it */
     char text[TARGETS_TEXT];
 } targets;
 

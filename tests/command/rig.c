@@ -364,7 +364,7 @@ static void work(const char *queue, int count)
     bh_worker *worker;
     if (bh_policy_new(&policy) != BH_OK || bh_topology_new(&topology, bh_str(queue)) != BH_OK)
         fail("work", "no memory");
-    bh_policy_set_initial_ms(policy, 100);
+    bh_policy_set_initial_ms(policy, number_of("RIG_INITIAL_MS") ? number_of("RIG_INITIAL_MS") : 100);
     if (number_of("RIG_STRATEGY"))
         bh_policy_set_kind(policy, BH_KIND_FIXED);
     if (number_of("RIG_MODE")) /* else a worker misses rungs on demand */

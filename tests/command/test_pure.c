@@ -1,6 +1,7 @@
 /* Decisions of the command without a broker: conditions, kinds of errors, groups, the simulation. */
 #include "observe/overdue.h"
 #include "parked/groups.h"
+#include "parked/waiting.h"
 #include "setup/simulation.h"
 
 #include <check.h>
@@ -213,6 +214,20 @@ START_TEST(kinds_of_errors_beyond_the_most_count_as_one)
 }
 END_TEST
 
+/* P4-4: single failures, and the retries of other work queues, are no reason to stop. */
+START_TEST(a_replay_stops_if_enough_of_its_messages_wait)
+{
+    static const struct {
+        int64_t stop_after, done, before, limit;
+    } rows[] = {{3, 0, 0, 3}, {3, 25, 0, 3}, {3, 1000, 0, 100}, {3, 20, 200, 100}, {50, 20, 40, 50}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        ck_assert_int_eq(waiting_limit(rows[i].stop_after, rows[i].done, rows[i].before), rows[i].limit);
+    waiting of = {.more = 30};
+    ck_assert_int_eq(waiting_again(&of, 20), 20);
+    ck_assert_int_eq(waiting_again(&of, 40), 30);
+}
+END_TEST
+
 static void play(simulation *out, uint64_t seed, int at_once)
 {
     bh_policy *policy;
@@ -261,6 +276,7 @@ int main(void)
     tcase_add_test(tests, messages_that_stay_longer_than_the_ttl_are_overdue);
     tcase_add_loop_test(tests, an_error_has_a_class_and_a_kind, 0, (int)(sizeof errors / sizeof errors[0]));
     tcase_add_test(tests, kinds_of_errors_beyond_the_most_count_as_one);
+    tcase_add_test(tests, a_replay_stops_if_enough_of_its_messages_wait);
     tcase_add_test(tests, a_simulation_accounts_for_each_message_and_repeats_itself);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -200,6 +200,7 @@ class Replaying(LiveCase):
         rig("declare", tiny, "classic", "x-max-length=3")
         ran = self.ends(TRY_AGAIN, "parked", "replay", queue, "--to", tiny, "--limit", 6, "--yes")
         self.assertIn("drops messages", ran.stderr)
+        self.assertRegex(ran.stdout, rf'^6 of 6 replayed to "{tiny}"; 3 of them are gone; 0 of them parked again\.')
 
     def test_o7_a_row_of_the_list_can_be_replayed(self):
         queue = self.parked(9, "HTTP 503 from payments-%d", "timed out after %d503 ms", "bad")
@@ -306,6 +307,40 @@ class Replaying(LiveCase):
         self.assertLess(ran["replayed"], 150)  # At this rate 150 take 30 s.
         back = set(ids(drain(queue, 0)))  # the handler was terminated: messages in hand may be there twice
         self.assertEqual(len(back | set(ids(drain(queue + ".parked", 200 - len(back))))), 200)
+
+    @long
+    def test_p4_4_it_stops_when_messages_wait_for_a_retry_again(self):
+        queue = self.parked(100, "bad")
+        environment = {**os.environ, "RIG_INITIAL_MS": "20000"}
+        with subprocess.Popen([rig.program, "handle", queue, "500", "fail", "-slow"], env=environment) as handler:
+            try:
+                ran = self.ends(TRY_AGAIN, "parked", "replay", queue, "--rate", 10, "--yes")
+            finally:
+                handler.terminate()
+                handler.wait(LIMIT_S)
+        done, waiting = map(int, re.match(r"(\d+) of 100 replayed .*; 0 of them parked again.\nAbout (\d+) messages of them failed "
+                                          r"and wait for a retry.\n", ran.stdout).groups())
+        self.assertIn("stopped: replayed messages failed again and wait for a retry; the rest is parked as before", ran.stderr)
+        self.assertTrue(3 <= waiting <= done < 100, ran.stdout)
+        self.assertEqual(len(self.saved(queue)), 100 - done)
+
+    def test_p4_4_the_end_says_when_the_last_message_is_parked_again(self):
+        queue = self.parked(3, "bad")
+        ran = self.ok("parked", "replay", queue, "--limit", 1, "--yes")
+        self.assertRegex(ran.stdout, r"\nA message that fails each attempt is parked again after \d+ min.* at most, by the default policy")
+        with tempfile.TemporaryDirectory() as place:
+            policy = Path(place) / "policy"
+            policy.write_text(json.dumps({"kind": "fixed", "initial": "20s", "jitter": "none", "max-attempts": 4}))
+            ran = self.ok("parked", "replay", queue, "--limit", 1, "--yes", "--policy", policy)
+            self.assertIn("\nA message that fails each attempt is parked again after 1 min at most, by its policy.\n", ran.stdout)
+            ran = self.ok("parked", "replay", queue, "--yes", "--policy", policy, "--json").objects[-1]
+        self.assertEqual((ran["parked_within_ms"], ran["waiting_again"]), (60000, 0))
+
+    def test_p4_8_a_count_that_fell_to_0_is_refused_as_any_other(self):
+        queue = self.parked(1, "bad")
+        drain(queue + ".parked", 1)
+        ran = self.ends(TRY_AGAIN, "parked", "replay", queue, "--expect", 5, "--yes")
+        self.assertIn("0 messages are selected now, and not 5: nothing was done", ran.stderr)
 
     @long
     def test_what_others_park_meanwhile_does_not_stop_it(self):
