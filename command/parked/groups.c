@@ -4,24 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-static group *find(groups *self, const char *queue, const char *reason, const char *kind)
+/* Finds a group of the last queue. */
+static group *find(groups *self, int is_rest, const char *reason, const char *kind)
 {
-    for (size_t i = 0; i < self->count; i++) {
+    for (size_t i = self->begin; i < self->count; i++) {
         group *each = &self->items[i];
-        if (strcmp(each->kind, kind) == 0 && strcmp(each->reason, reason) == 0 && strcmp(each->queue, queue) == 0)
+        if (each->is_rest == is_rest && strcmp(each->kind, kind) == 0 && strcmp(each->reason, reason) == 0)
             return each;
     }
     return NULL;
 }
 
-static group *add(groups *self, const char *queue, const char *reason, const char *kind)
+static group *add(groups *self, const char *queue, int is_rest, const char *reason, const char *kind)
 {
     group *grown = realloc(self->items, (self->count + 1) * sizeof *grown);
     if (!grown)
         return NULL;
     self->items = grown;
     group *made = &self->items[self->count++];
-    *made = (group){.first_ms = -1, .last_ms = -1, .least_attempts = INT64_MAX};
+    *made = (group){.is_rest = is_rest, .first_ms = -1, .last_ms = -1, .least_attempts = INT64_MAX};
     snprintf(made->queue, sizeof made->queue, "%s", queue);
     snprintf(made->reason, sizeof made->reason, "%s", reason);
     snprintf(made->kind, sizeof made->kind, "%s", kind);
@@ -38,7 +39,8 @@ void group_reason(char out[32], const bh_history *history)
 /* Returns 1 if both have the same error and reason, in whichever queues. */
 static int is_alike(const group *one, const group *other)
 {
-    return strcmp(one->kind, other->kind) == 0 && strcmp(one->reason, other->reason) == 0;
+    return one->is_rest == other->is_rest && strcmp(one->kind, other->kind) == 0 &&
+           strcmp(one->reason, other->reason) == 0;
 }
 
 static void count_time(const groups *self, group *found, int64_t parked_ms)
@@ -57,13 +59,16 @@ int groups_add(groups *self, const char *queue, const bh_history *history, int64
     int64_t first_ms = past.first_failure_ms, attempts = past.attempts;
     error_kind(kind, past.last_error);
     group_reason(reason, history);
-    group *found = find(self, queue, reason, kind);
-    if (!found && self->count >= GROUPS_MOST) {
-        found = find(self, queue, "", "(other errors)");
+    if (self->begin < self->count && strcmp(self->items[self->begin].queue, queue) != 0)
+        self->begin = self->count;
+    size_t limit = self->count < GROUPS_MOST ? GROUPS_OF_QUEUE : GROUPS_LEAST;
+    group *found = find(self, 0, reason, kind);
+    if (!found && self->count - self->begin >= limit) {
+        found = find(self, 1, "several", "(other errors)");
         if (!found)
-            found = add(self, queue, "", "(other errors)");
+            found = add(self, queue, 1, "several", "(other errors)");
     } else if (!found) {
-        found = add(self, queue, reason, kind);
+        found = add(self, queue, 0, reason, kind);
         if (found) {
             snprintf(found->class, sizeof found->class, "%.*s",
                      (int)(class.size < KIND_BYTES ? class.size : KIND_BYTES), class.data);
@@ -85,6 +90,25 @@ int groups_add(groups *self, const char *queue, const bh_history *history, int64
     return 1;
 }
 
+int64_t groups_cut(const groups *self)
+{
+    int64_t cut = 0;
+    for (size_t i = 0; i < self->count; i++)
+        cut += self->items[i].is_rest;
+    return cut;
+}
+
+int groups_copy(groups *out, const groups *self)
+{
+    *out = *self;
+    if (self->count == 0)
+        return 1;
+    out->items = malloc(self->count * sizeof *out->items);
+    if (out->items)
+        memcpy(out->items, self->items, self->count * sizeof *out->items);
+    return out->items != NULL;
+}
+
 static int larger(const void *a, const void *b)
 {
     const group *one = a, *other = b;
@@ -100,21 +124,21 @@ void groups_sort(groups *self)
         qsort(self->items, self->count, sizeof *self->items, larger);
 }
 
+static int other_error(const void *a, const void *b)
+{
+    const group *one = a, *other = b;
+    int order = strcmp(one->kind, other->kind);
+    order = order ? order : strcmp(one->reason, other->reason);
+    return order ? order : one->is_rest - other->is_rest;
+}
+
 static int larger_error(const void *a, const void *b)
 {
     const group *one = a, *other = b;
     if (one->total != other->total)
         return one->total < other->total ? 1 : -1;
-    int order = strcmp(one->kind, other->kind);
-    order = order ? order : strcmp(one->reason, other->reason);
+    int order = other_error(a, b);
     return order ? order : larger(a, b);
-}
-
-static int other_error(const void *a, const void *b)
-{
-    const group *one = a, *other = b;
-    int order = strcmp(one->kind, other->kind);
-    return order ? order : strcmp(one->reason, other->reason);
 }
 
 size_t groups_end_of_error(const groups *self, size_t begin)

@@ -90,6 +90,8 @@ static json_t *groups_json(const listing *counts)
             json_object_del(object, "id");
             json_object_set_new(object, "queues", queues_json(found, begin, end));
         }
+        if (all.is_rest)
+            json_object_set_new(object, "rest", json_true());
         if (found->bucket_ms)
             add_over_time(object, found, &all);
         json_array_append_new(list, object);
@@ -189,6 +191,9 @@ static void print_listing(const parked *on, const listing *counts)
         putchar('\n');
     if (on->selection.count)
         printf(", %lld of them selected\n", (long long)counts->fitting);
+    if (groups_cut(&counts->found) > 0)
+        printf("At most %d kinds of errors are shown of each queue; \"(other errors)\" has the others.\n",
+               GROUPS_OF_QUEUE);
     if (on->malformed)
         complain("%s cannot be read: malformed properties", count_messages(text, on->malformed));
 }
@@ -211,10 +216,15 @@ static void show_groups(parked *on, const snapshot *shot, listing *counts, int m
         return;
     counts->due_ms = now_ms + SHOW_MS;
     parked_show_progress(on, shot, 1); /* the figures that these groups are of */
-    put_in_order(counts);
-    print_json(must(json_pack("{s:b, s:i, s:i, s:o}", "progress", 1, "queues_done", counts->done, "queues",
-                              counts->queues, "groups", groups_json(counts))));
+    listing sorted = *counts;
+    if (!groups_copy(&sorted.found, &counts->found))
+        must(NULL);
+    put_in_order(&sorted);
+    print_json(
+        must(json_pack("{s:b, s:i, s:i, s:I, s:o}", "progress", 1, "queues_done", counts->done, "queues",
+                       counts->queues, "cut", (json_int_t)groups_cut(&sorted.found), "groups", groups_json(&sorted))));
     fflush(stdout);
+    groups_free(&sorted.found);
 }
 
 /* Looks at the messages of a queue. Prints the groups so far now and then, and if interrupted. */

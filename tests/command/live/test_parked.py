@@ -51,6 +51,30 @@ class Looking(LiveCase):
         self.assertIn("m000000", wide)
         self.assertRegex(wide, r"\d{4}-\d\d-\d\d \d\d:\d\d")
 
+    def test_p4_5_a_queue_with_many_errors_hides_no_other(self):
+        hostile, other = self.queue(), self.queue()
+        for queue in (hostile, other):
+            rig("declare", queue + ".parked", "quorum", "x-delivery-limit=1000000000", "x-overflow=reject-publish")
+        words = [f"{chr(97 + i // 26)}{chr(97 + i % 26)}z" for i in range(220)]
+        lines = "".join(json.dumps({"queue": f"{queue}.parked", "headers": [["backhop-error", "S", error], ["backhop-parked", "S", reason]],
+                                    "body": "eA=="}) + "\n"
+                        for queue, error, reason in [*((hostile, f"no {word}", "exhausted") for word in words),
+                                                     *((other, "timeout", "permanent") for _ in range(7))])
+        self.ok("parked", "load", "-", stdin=lines)
+        for queues in ((hostile, other), (other, hostile)):
+            listed = self.ok("parked", "list", *queues, "--json").objects
+            self.assertEqual(sum(each["count"] for each in listed), 227)
+            self.assertEqual([(each["queue"], each["count"], each["reason"]) for each in listed if each["error"] == "timeout"],
+                             [(other + ".parked", 7, "permanent")])
+            rest = [each for each in listed if each.get("rest")]
+            self.assertEqual([(each["queue"], each["error"], each["count"], each["reason"]) for each in rest],
+                             [(hostile + ".parked", "(other errors)", 20, "several")])
+        shown = self.ok("parked", "list", other, hostile, "--json", "--progress").objects
+        self.assertTrue([each for each in shown if each.get("rest")])
+        self.assertIn('\n227 messages\nAt most 200 kinds of errors are shown of each queue; "(other errors)" has the others.\n',
+                      self.ok("parked", "list", other, hostile).stdout)
+        self.assertNotIn("kinds", self.ok("parked", "list", other).stdout)
+
     def test_a_queue_that_cannot_be_looked_at_hides_no_other(self):
         queue, foreign = self.parked(1, "bad"), self.queue()
         rig("declare", foreign + ".parked", "quorum", "x-delivery-limit=5")
