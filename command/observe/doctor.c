@@ -128,10 +128,34 @@ static void examine_topology(doctor *self, bh_topology *topology, const depths *
     bh__report_free(&report);
 }
 
-/* Returns 1 if a queue's arguments let it count deliveries. */
-static int has_limit(const doctor *self, const bh_topology *topology, const char *queue)
+/* Returns 1 if a queue's arguments let it count deliveries; *limit as of declare_found_limit. */
+static int has_limit(const doctor *self, const bh_topology *topology, const char *queue, int64_t *limit)
 {
-    return declare_found_limit(self->connection, declare_compare(self->connection, topology, queue));
+    return declare_found_limit(self->connection, declare_compare(self->connection, topology, queue), limit);
+}
+
+/* Reports a limit of the queue's own. One above RabbitMQ's own is a note. */
+static void find_own_limit(doctor *self, const char *queue, int64_t limit)
+{
+    char what[400];
+    snprintf(what, sizeof what, "Work queue \"%s\" has a delivery limit of its own, %lld.", queue, (long long)limit);
+    doctor_find(self, limit <= USUAL_LIMIT, what,
+                "RabbitMQ drops a message, or dead-letters it, that was given back more often, as by consumers that "
+                "crash or restart.",
+                "check that the limit is meant; a queue without one has x-delivery-limit 1000000000, or -1");
+}
+
+static void find_usual_limit(doctor *self, const char *queue)
+{
+    char what[400], meaning[400];
+    snprintf(what, sizeof what, "Work queue \"%s\" has RabbitMQ's delivery limit.", queue);
+    snprintf(meaning, sizeof meaning,
+             "RabbitMQ 4 drops a message, or dead-letters it, that was given back more than %d times, as by consumers "
+             "that crash or restart.%s",
+             USUAL_LIMIT,
+             self->management ? "" : " AMQP does not show a policy that sets another limit; --management does.");
+    doctor_find(self, 1, what, meaning,
+                "declare it with x-delivery-limit 1000000000, or set delivery-limit by a policy");
 }
 
 /* Reports a work queue that drops messages which are given back too often. */
@@ -139,15 +163,14 @@ static void examine_limit(doctor *self, const char *queue)
 {
     static const topology_options quorum = {.work_queue_type = "quorum"};
     static const policy_options usual = {.file = NULL};
-    char what[400];
+    int64_t limit;
     bh_policy *policy = setup_policy(&usual);
     bh_topology *topology = setup_topology(&quorum, queue, policy);
-    snprintf(what, sizeof what, "Work queue \"%s\" has a delivery limit of its own or RabbitMQ's.", queue);
-    if (has_limit(self, topology, queue) && !survey_limit_is_raised(self, queue))
-        doctor_find(self, 1, what,
-                    "RabbitMQ 4 drops a message, or dead-letters it, that was given back more than 20 times, as by "
-                    "consumers that crash or restart.",
-                    "declare it with x-delivery-limit 1000000000, or set delivery-limit by a policy");
+    int is_limited = has_limit(self, topology, queue, &limit);
+    if (is_limited && limit > 0)
+        find_own_limit(self, queue, limit);
+    else if (is_limited && !survey_has_limit(self, queue))
+        find_usual_limit(self, queue);
     bh_topology_free(topology);
     bh_policy_free(policy);
 }
@@ -241,13 +264,14 @@ static int is_short(const depth *queue)
 static int examine_own(doctor *self, const bh_topology *topology, const depths *seen)
 {
     const char *queue = bh_topology_queue(topology).data, *parked_queue = bh_topology_parked_queue(topology).data;
+    int64_t limit;
     int code = EX_OK;
     for (size_t i = 0; i < seen->count && code == EX_OK; i++) {
         const depth *each = &seen->items[i];
         if (each->ready >= 0 && each->kind == DEPTH_WORK && strcmp(each->name, queue) == 0)
             examine_limit(self, queue);
         else if (each->kind == DEPTH_PARKED && strcmp(each->name, parked_queue) == 0 && is_short(each) &&
-                 !has_limit(self, topology, parked_queue))
+                 !has_limit(self, topology, parked_queue, &limit))
             code = examine_parked(self, parked_queue);
     }
     return code;

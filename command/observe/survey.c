@@ -2,12 +2,13 @@
 #include "observe/survey.h"
 #include "observe/traffic.h"
 #include "common/output.h"
+#include "setup/declare.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sysexits.h>
 
-enum { TEXT = 700, REACHED = 1000000 }; /* deliveries that no message has */
+enum { TEXT = 700 };
 
 static void show_value(char out[TEXT], const json_t *value)
 {
@@ -195,7 +196,7 @@ static int drops_nothing(const json_t *found)
 
 static int is_unreachable(const json_t *limit)
 {
-    return json_is_integer(limit) && (json_integer_value(limit) < 0 || json_integer_value(limit) >= REACHED);
+    return json_is_integer(limit) && (json_integer_value(limit) < 0 || json_integer_value(limit) >= UNREACHED_LIMIT);
 }
 
 /* Returns 1 if a wait queue dead-letters at least once with this overflow, or is not declared to. RabbitMQ takes overflow
@@ -228,6 +229,13 @@ static int is_harm(size_t at, depth_kind kind, const json_t *found, const json_t
 {
     return harms[at].kind == kind && value && !json_is_null(value) && !is_averted(at, found, value) &&
            (!harms[at].value || (json_is_string(value) && strcmp(json_string_value(value), harms[at].value) == 0));
+}
+
+/* Returns 1 for a delivery limit above RabbitMQ's own: somebody chose it for a queue whose messages are given back often. */
+static int is_high_limit(size_t at, const json_t *value)
+{
+    return harms[at].kind == DEPTH_WORK && strcmp(harms[at].key, "delivery-limit") == 0 &&
+           json_integer_value(value) > USUAL_LIMIT;
 }
 
 static int declares_argument(const bh_declaration *it, const char *key)
@@ -280,7 +288,7 @@ static void examine_policies(doctor *self, const depth *queue, const json_t *fou
         if (is_wait && !doctor_is_new(self, "policy", what))
             continue;
         snprintf(what, sizeof what, "%s sets %s %s on %s.", names, harms[i].key, has, where);
-        doctor_find(self, 1, what, harms[i].meaning,
+        doctor_find(self, !is_high_limit(i, value), what, harms[i].meaning,
                     "give the policy a pattern that leaves them out, or them one of a higher priority without it; an "
                     "operator policy holds beside any other");
     }
@@ -328,16 +336,16 @@ static void examine_dead_letters(doctor *self, const depth *queue, const json_t 
         "this queue");
 }
 
-int survey_limit_is_raised(doctor *self, const char *queue)
+int survey_has_limit(doctor *self, const char *queue)
 {
     json_t *found = NULL;
     if (!self->management || management_get(self->management, &found, "queues/%v/%s", queue) != EX_OK || !found)
         return 0;
     policies_apply(&self->policies, found);
-    const json_t *limit = json_object_get(json_object_get(found, "effective_policy_definition"), "delivery-limit");
-    int is_raised = is_unreachable(limit);
+    int has_limit =
+        json_is_integer(json_object_get(json_object_get(found, "effective_policy_definition"), "delivery-limit"));
     json_decref(found);
-    return is_raised;
+    return has_limit;
 }
 
 /* -------------------------------------------------------------------------------------------------------------- topology */

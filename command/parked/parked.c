@@ -89,10 +89,11 @@ bh_policy *parked_policy(const topology_options *options)
  * has another limit. Before 4.0 only a queue's own limit does that. */
 static int check_looks_are_safe(const parked *self)
 {
+    int64_t limit;
     bh_status status = declare_compare(self->broker, self->topology, self->queue);
     if (status == BH_OK || self->options->any_queue)
         return EX_OK;
-    if (declare_found_limit(self->broker, status)) {
+    if (declare_found_limit(self->broker, status, &limit)) {
         complain("queue \"%s\" was not declared by Backhop: it counts how often a message is given back, and drops it "
                  "in the end (20 times by default), so that looking would lose messages. Move them to a queue that "
                  "Backhop declared, or raise its delivery-limit by a policy and give --any-queue.",

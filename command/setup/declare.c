@@ -2,8 +2,11 @@
 
 #include "common/output.h"
 
+#include "topology/difference.h"
 #include "worker/wire/declaration.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bh_status take_step(connection *broker, const bh_declaration *step)
@@ -86,8 +89,17 @@ bh_status declare_compare(connection *broker, const bh_topology *topology, const
     return status == BH_OK ? connection_close_channel(broker, CHANNEL_CALL) : status;
 }
 
-int declare_found_limit(const connection *broker, bh_status status)
+int declare_found_limit(const connection *broker, bh_status status, int64_t *limit)
 {
-    return status == BH_ERR_CLASH && strstr(broker->text, "x-delivery-limit") &&
-           (connection_is_at_least(broker, 4, 0) || !strstr(broker->text, "current is none"));
+    bh__difference found = bh__read_difference(bh_str(broker->text));
+    char text[32];
+    *limit = 0;
+    if (status != BH_ERR_CLASH || !bh__same(found.argument, bh_str("x-delivery-limit")))
+        return 0;
+    if (bh__same(found.current, bh_str("none")))
+        return connection_is_at_least(broker, 4, 0);
+    bh_bytes value = bh__bare_value(found.current);
+    snprintf(text, sizeof text, "%.*s", value.size < sizeof text ? (int)value.size : 0, value.data);
+    *limit = found.is_cut ? 0 : strtoll(text, NULL, 10);
+    return *limit >= 0 && *limit < UNREACHED_LIMIT; /* below 0: unlimited */
 }

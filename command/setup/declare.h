@@ -16,8 +16,14 @@ bh_status declare_verify_fixed(connection *broker, bh_topology *topology, bh__re
 /* Declares a queue of the topology, which is there, as Backhop does: the broker compares its arguments. BH_ERR_CLASH: others, and they stay;
  * BH_ERR_ACCESS, BH_ERR_CONNECTION, ... */
 bh_status declare_compare(connection *broker, const bh_topology *topology, const char *queue);
-/* Returns 1 if declare_compare found a queue that counts deliveries, and drops or dead-letters a message with too many.
- * The limit is the queue's own, or 20, the default of RabbitMQ 4. */
-int declare_found_limit(const connection *broker, bh_status status);
+/*
+ * Returns 1 if declare_compare found a queue that counts deliveries, and drops or dead-letters a message with too many.
+ *
+ * *limit: the queue's own limit; 0 if it has none, or if it is not known. Without one RabbitMQ 4 takes 20, or the limit
+ * of a policy, which AMQP does not show.
+ */
+int declare_found_limit(const connection *broker, bh_status status, int64_t *limit);
+
+enum { USUAL_LIMIT = 20 /* of RabbitMQ 4 */, UNREACHED_LIMIT = 1000000 /* deliveries that no message has */ };
 
 #endif

@@ -393,10 +393,23 @@ class Management(Managed):
         queue = self.queue()
         rig("declare", queue, "quorum", "x-delivery-limit=1000000000")
         self.ok("topology", "declare", queue)
-        for key, value in (("max-length", 5), ("delivery-limit", 3), ("message-ttl", 5000)):
-            with self.subTest(key):
+        policies = (("problem", "max-length", 5), ("problem", "delivery-limit", 3), ("note", "delivery-limit", 1000), ("problem", "message-ttl", 5000))
+        for severity, key, value in policies:
+            with self.subTest(key, value=value):
                 self.tell("PUT", f"policies/%2F/{queue}", {"pattern": f"^{queue}$", "definition": {key: value}, "apply-to": "queues"})
-                self.assert_finds(f'problem Policy "{queue}" sets {key} {value} on queue "{queue}".', queue, "--patience", "0s")
+                self.assert_finds(f'{severity} Policy "{queue}" sets {key} {value} on queue "{queue}".', queue, "--patience", "0s")
+
+    def test_p4_7_a_policy_is_named_in_place_of_the_usual_delivery_limit(self) -> None:
+        queue = self.queue()
+        rig("declare", queue, "quorum")
+        self.ok("topology", "declare", queue)
+        policy = {"pattern": f"^{queue}$", "definition": {"delivery-limit": 1000}, "apply-to": "queues"}
+        if self.version >= (4, 0):
+            found = run("doctor", "-m", URL, queue, "--patience", "0s").stdout
+            self.assertIn(f'problem Work queue "{queue}" has RabbitMQ\'s delivery limit.', found)
+            self.assertNotIn("AMQP does not show", found)
+        self.tell("PUT", f"policies/%2F/{queue}", policy)
+        self.assertNotIn("problem ", self.ok("doctor", "-m", URL, queue, "--patience", "0s").stdout)
 
     def test_o22_the_policy_that_a_relay_prints_is_no_problem(self) -> None:
         queue = self.queue()

@@ -77,6 +77,31 @@ class Doctor(LiveCase):
             self.assertIn("delivery limit", problems)
         self.assertTrue(all(each["advice"] or each["meaning"] for each in ran.objects))
 
+    def test_p4_7_a_delivery_limit_is_named_as_what_it_is(self):
+        usual = ("problem", "RabbitMQ's delivery limit", "AMQP does not show a policy that sets another limit")
+        for argument, wanted in (("-1", None), ("1000000000", None), ("1000", ("note", "a delivery limit of its own, 1000", "given back more often")),
+                                 ("3", ("problem", "a delivery limit of its own, 3", "given back more often")), (None, usual)):
+            if self.version < (4, 0) and argument in ("-1", None):
+                continue  # these are the versions without a limit of RabbitMQ's
+            with self.subTest(argument):
+                queue = self.queue()
+                rig("declare", queue, "quorum", *([f"x-delivery-limit={argument}"] if argument else []))
+                self.ok("topology", "declare", queue)
+                found = self.ends(UNAVAILABLE if wanted and wanted[0] == "problem" else 0, "doctor", queue, "--patience", "0s", "--json").objects
+                limits = [(each["severity"], each["finding"], each["meaning"]) for each in found if "delivery limit" in each["finding"]]
+                self.assertEqual(len(limits), 1 if wanted else 0, limits)
+                for severity, finding, meaning in limits:
+                    self.assertEqual((severity, finding), (wanted[0], f'Work queue "{queue}" has {wanted[1]}.'))
+                    self.assertIn(wanted[2], meaning)
+
+    def test_p4_7_a_parked_queue_without_a_limit_is_looked_at(self):
+        if self.version < (4, 0):
+            self.skipTest("-1 is no delivery limit there")
+        queue = self.queue()
+        rig("declare", queue + ".parked", "quorum", "x-delivery-limit=-1")
+        rig("fill", queue + ".parked", 1)
+        self.assertIn("1 message\n", self.ok("parked", "list", queue).stdout)
+
     def test_messages_that_were_moved_by_hand_and_known_faults_are_noted(self):
         queue = self.parked(1, "bad")
         self.ok("topology", "declare", queue)
