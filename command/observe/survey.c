@@ -2,6 +2,7 @@
 #include "observe/survey.h"
 #include "observe/traffic.h"
 #include "common/output.h"
+#include "parked/parked.h"
 #include "setup/declare.h"
 
 #include <stdlib.h>
@@ -89,6 +90,73 @@ static void examine_shovels(doctor *self, const json_t *shovels, const depths *s
     }
 }
 
+/* Returns the vhost's limit of queues; -1: none. */
+static json_int_t queue_limit(const json_t *limits)
+{
+    size_t i;
+    const json_t *each;
+    json_array_foreach(limits, i, each)
+    {
+        const json_t *limit = json_object_get(json_object_get(each, "value"), "max-queues");
+        if (json_is_integer(limit))
+            return json_integer_value(limit);
+    }
+    return -1;
+}
+
+/* Reports a limit of the vhost that refuses wait queues which are declared on demand. */
+static int examine_queue_limit(doctor *self, const depths *seen)
+{
+    json_t *limits = NULL, *page = NULL;
+    char what[TEXT];
+    json_int_t missing = 0;
+    int code = management_get(self->management, &limits, "vhost-limits/%v");
+    json_int_t limit = queue_limit(limits);
+    json_decref(limits);
+    for (size_t i = 0; i < seen->count; i++)
+        missing += depth_is_not_made(&seen->items[i]);
+    if (code != EX_OK || limit < 0 || missing == 0)
+        return code;
+    code = management_get(self->management, &page, "queues/%v?page=1&page_size=1&columns=name");
+    json_int_t count = json_integer_value(json_object_get(page, "total_count"));
+    json_decref(page);
+    if (code != EX_OK || limit - count >= missing)
+        return code;
+    snprintf(what, sizeof what,
+             "The vhost has %lld queues of at most %lld (max-queues); %lld wait queues are not made yet.",
+             (long long)count, (long long)limit, (long long)missing);
+    doctor_find(self, count >= limit, what,
+                "RabbitMQ refuses a wait queue above the limit: a message that needs this delay stays unacknowledged.",
+                "raise the limit: rabbitmqctl set_vhost_limits");
+    return EX_OK;
+}
+
+/* Reports a wait queue that no rung of the checked policy has, if its messages stay in it. */
+static int examine_other_wait(doctor *self, const depths *seen, const depth *queue)
+{
+    json_t *found = NULL;
+    char what[2 * TEXT], ttl[TEXT], exchange[TEXT], meaning[4 * TEXT], count[64];
+    int code = management_get(self->management, &found, "queues/%v/%s", queue->name);
+    const json_t *arguments = json_object_get(found, "arguments");
+    const json_t *is_ttl = json_object_get(arguments, "x-message-ttl"),
+                 *is_exchange = json_object_get(arguments, "x-dead-letter-exchange");
+    int returns = json_is_integer(is_ttl) && json_integer_value(is_ttl) <= queue->wait_ms &&
+                  json_is_string(is_exchange) && strcmp(json_string_value(is_exchange), seen->exchange) == 0;
+    if (found && !returns) {
+        show_value(ttl, is_ttl);
+        show_value(exchange, is_exchange);
+        snprintf(what, sizeof what, "Wait queue \"%s\" keeps %s.", queue->name, count_messages(count, queue->ready));
+        snprintf(meaning, sizeof meaning,
+                 "It has x-message-ttl %s and x-dead-letter-exchange %s, and needs %lld and \"%s\". No rung of the "
+                 "checked policy has this queue.",
+                 ttl, exchange, (long long)queue->wait_ms, seen->exchange);
+        doctor_find(self, 1, what, meaning,
+                    "publish its messages to the work queue that their header backhop-queue names, and delete it");
+    }
+    json_decref(found);
+    return code;
+}
+
 int survey_cluster(doctor *self, const depths *seen)
 {
     json_t *nodes = NULL, *shovels = NULL;
@@ -101,7 +169,11 @@ int survey_cluster(doctor *self, const depths *seen)
         self->nodes = (int64_t)json_array_size(nodes);
         examine_nodes(self, nodes);
         examine_shovels(self, shovels, seen);
+        code = examine_queue_limit(self, seen);
     }
+    for (size_t i = 0; code == EX_OK && i < seen->count; i++)
+        if (seen->items[i].is_found && seen->items[i].ready > 0)
+            code = examine_other_wait(self, seen, &seen->items[i]);
     json_decref(nodes);
     json_decref(shovels);
     return code;
@@ -359,6 +431,24 @@ static int find_declaration(const bh_topology *topology, const char *queue, bh_d
     return 0;
 }
 
+/* Reports a work queue whose rejected messages go to an exchange of the topology. Strategy reject needs this. */
+static void examine_dead_letter_exchange(doctor *self, const bh_topology *topology, const json_t *found)
+{
+    char what[TEXT];
+    const char *to = json_string_value(setting_of(found, "dead-letter-exchange"));
+    bh_declaration it;
+    for (size_t i = 0; to && bh_topology_declaration(topology, i, &it) == BH_OK; i++) {
+        if (it.kind != BH_DECLARE_EXCHANGE || strcmp(it.name.data, to) != 0)
+            continue;
+        snprintf(what, sizeof what, "Work queue \"%s\" dead-letters to exchange \"%s\".",
+                 bh_topology_queue(topology).data, to);
+        doctor_find(self, 1, what,
+                    "A message that a consumer rejects comes back at once, without an attempt, or is unroutable.",
+                    "remove its dead letter exchange; 'backhop relay' retries for consumers that can only reject");
+        return;
+    }
+}
+
 /* Reports a work queue that is a stream, or that the broker deletes with its last consumer. */
 static void examine_kind(doctor *self, const depth *queue, const json_t *found)
 {
@@ -395,6 +485,8 @@ static int examine_queue(doctor *self, const bh_topology *topology, const depth 
     }
     if (queue->kind == DEPTH_WORK)
         examine_kind(self, queue, found);
+    if (queue->kind == DEPTH_WORK && bh_topology_strategy(topology) != BH_STRATEGY_REJECT)
+        examine_dead_letter_exchange(self, topology, found);
     examine_arguments(self, queue, it, found);
     examine_policies(self, queue, found);
     examine_copies(self, queue, found);

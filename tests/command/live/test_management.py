@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from http.client import HTTPResponse
 from typing import Any
 
-from harness import BUILD, LIMIT_S, NO_PERMISSION, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, Terminal, broker_ctl, exporter, long, managed, rig, run, scrape
+from harness import BUILD, LIMIT_S, NO_PERMISSION, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, Terminal, broker_ctl, drain, exporter, long, managed, rig, run, scrape
 
 URL = os.environ.get("BACKHOP_MANAGEMENT_URL", "")
 
@@ -197,6 +197,7 @@ class Management(Managed):
     def test_a_queue_of_another_policy_is_healthy_unless_all_wait_queues_are_gone(self) -> None:
         queue, ns = self.with_other_policy()
         options = ("doctor", queue, "--namespace", ns, "--patience", "0s", "-m", URL)
+        self.assertEqual(len(drain(f"{ns}.wait.7000.2", 3)), 3)
         self.assertIn(f'note "{queue}" lacks wait queues of the default policy.', self.ok(*options).stdout)
         for name in (f"{ns}.wait.7000", f"{ns}.wait.7000.2"):
             rig("delete", name)
@@ -248,6 +249,30 @@ class Management(Managed):
                 self.ok("topology", "declare", queue, "--namespace", ns)
                 found = self.findings(queue, "--namespace", ns, "--patience", "0s")
                 self.assertIn(f'Work queue "{queue}" {told}.', found)
+
+    def test_o4_3_a_limit_of_queues_that_wait_queues_reach_is_found(self) -> None:
+        queue, ns = self.queue(), self.queue()
+        self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum")
+        options = ("doctor", queue, "--namespace", ns, "--patience", "0s", "-m", URL, "--json")
+        self.addCleanup(self.tell, "DELETE", "vhost-limits/%2F/max-queues")
+        for limit, severity in ((1, "problem"), (self.get("queues/%2F?page=1&page_size=1")["total_count"] + 1, "note"), (100000, None)):
+            with self.subTest(limit):
+                self.tell("PUT", "vhost-limits/%2F/max-queues", {"value": limit})
+                found = [each for each in run(*options).objects if "max-queues" in each["finding"]]
+                self.assertEqual([each["severity"] for each in found], [severity] if severity else [])
+                for each in found:
+                    self.assertRegex(each["finding"], rf"^The vhost has \d+ queues of at most {limit} \(max-queues\); \d+ wait queues are not made yet\.$")
+
+    def test_o4_3_messages_that_a_wait_queue_of_another_policy_keeps_are_a_problem(self) -> None:
+        queue, ns = self.with_other_policy()
+        found = self.findings(queue, "--namespace", ns, "--patience", "0s")
+        self.assertIn(f'Wait queue "{ns}.wait.7000.2" keeps 3 messages.\n', found)
+
+    def test_o4_3_a_work_queue_that_dead_letters_to_the_return_exchange_is_a_problem(self) -> None:
+        queue, ns = self.queue(), self.queue()
+        rig("declare", queue, "classic", f"x-dead-letter-exchange={ns}.return")
+        self.ok("topology", "declare", queue, "--namespace", ns)
+        self.assertIn(f'Work queue "{queue}" dead-letters to exchange "{ns}.return".\n', self.findings(queue, "--namespace", ns, "--patience", "0s"))
 
     @long
     def test_f4_0_a_policy_that_makes_dead_letters_at_most_once_is_a_problem(self) -> None:
