@@ -148,6 +148,58 @@ static void probe_all(doctor *self, probes *sent, const char *key)
         report_all(self, sent);
 }
 
+/* ----------------------------------------------------------------------------------------------------------- permissions */
+
+/*
+ * Returns 1 unless the broker refuses this user to write to an exchange, without a message: unbinds a binding that does not
+ * exist. RabbitMQ checks the permission to write to the destination first, and names it in a refusal. CHANNEL_CALL is open,
+ * and stays so.
+ */
+static int may_publish(doctor *self, const char *exchange, bh_status *status)
+{
+    char refused[300];
+    amqp_exchange_unbind_t unbind = {.destination = amqp_cstring_bytes(exchange),
+                                     .source = amqp_cstring_bytes("amq.direct"),
+                                     .routing_key = amqp_cstring_bytes("backhop-probe")};
+    connection *broker = self->connection;
+    bh_status given = connection_call(broker, CHANNEL_CALL, AMQP_EXCHANGE_UNBIND_METHOD, &unbind,
+                                      AMQP_EXCHANGE_UNBIND_OK_METHOD, 0, "checking permissions");
+    snprintf(refused, sizeof refused, "access to exchange '%s'", *exchange ? exchange : "amq.default");
+    int is_refused = given == BH_ERR_ACCESS && strstr(broker->text, refused);
+    if (given != BH_OK)
+        *status = bh__link_is_broken(&broker->link) ? given : connection_open_channel(broker, CHANNEL_CALL);
+    return !is_refused;
+}
+
+/* Returns the first exchange of a rung that this user may not write to; NULL if there is none. */
+static const char *find_refused(doctor *self, const bh_topology *topology, bh_status *status)
+{
+    bh_declaration each;
+    for (size_t i = 0; *status == BH_OK && bh_topology_declaration(topology, i, &each) == BH_OK; i++)
+        if (each.kind == BH_DECLARE_EXCHANGE && each.rung_ms > 0 && !each.on_demand &&
+            !may_publish(self, each.name.data, status))
+            return each.name.data;
+    return NULL;
+}
+
+/* Reports a user that may park messages, which the default exchange routes, but may not let them wait. Another user may be
+ * one that only looks. Returns 1 if it may publish no probe. */
+static int examine_permissions(doctor *self, const bh_topology *topology)
+{
+    char what[400], advice[ARGUMENT_TEXT + 160], name[ARGUMENT_TEXT];
+    bh_status status = connection_open_channel(self->connection, CHANNEL_CALL);
+    const char *refused = status == BH_OK ? find_refused(self, topology, &status) : NULL;
+    if (refused && status == BH_OK && may_publish(self, "", &status)) {
+        snprintf(what, sizeof what, "This user may not publish to exchange \"%s\".", refused);
+        snprintf(advice, sizeof advice, "grant the permissions that 'backhop topology permissions %s' prints",
+                 show_argument(name, bh_topology_queue(topology).data));
+        doctor_find(self, 1, what, "A consumer with this user cannot retry: its messages stay unacknowledged.", advice);
+    }
+    if (status == BH_OK)
+        connection_close_channel(self->connection, CHANNEL_CALL);
+    return refused != NULL;
+}
+
 static const char *return_exchange(const bh_topology *topology)
 {
     bh_declaration each;
@@ -170,7 +222,8 @@ void send_probes(doctor *self, const bh_topology *topology, const depths *seen)
     if (status == BH_ERR_ACCESS)
         doctor_find(self, 0, "No probe was sent: this user may not declare a queue or bind it.", "",
                     "repeat this as a user with these permissions");
-    if (status == BH_OK)
+    int is_refused = (status == BH_OK || status == BH_ERR_ACCESS) && examine_permissions(self, topology);
+    if (status == BH_OK && !is_refused)
         probe_all(self, &sent, key);
     /* A broker with an alarm reads nothing more from a connection that published. */
     if (status == BH_OK && !bh__link_is_broken(&self->connection->link) && !self->connection->link.is_blocked)

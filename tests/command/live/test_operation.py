@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import unittest
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -76,6 +77,26 @@ class Doctor(LiveCase):
         if self.version >= (4, 0):
             self.assertIn("delivery limit", problems)
         self.assertTrue(all(each["advice"] or each["meaning"] for each in ran.objects))
+
+    @long
+    @unittest.skipUnless("BACKHOP_BROKER_CTL" in os.environ, "permissions are set by an administrator")
+    def test_o4_4_a_user_who_may_not_publish_to_wait_queues_is_a_problem(self):
+        queue, ns = self.queue(), self.queue()
+        options = (queue, "--namespace", ns, "--policy", self.policy(), "--patience", "0s")
+        self.ok("topology", "declare", *options[:-2], "--work-queue", "quorum")
+        broker_ctl("rabbitmqctl", "add_user", "limited", "secret")
+        self.addCleanup(broker_ctl, "rabbitmqctl", "delete_user", "limited")
+        uri = f"amqp://limited:secret@{os.environ['AMQP_URL'].rsplit('@', 1)[-1]}"
+        refused = f'problem This user may not publish to exchange "{ns}.wait.200".'
+        note = "note No probe was sent: this user may not declare a queue or bind it."
+        for configure, write, code, has_note in (("^$", "amq.default|return", UNAVAILABLE, True), (".*", "amq.default|amq.gen", UNAVAILABLE, False),
+                                                 ("^$", "amq.default|wait", 0, True), ("^$", "^$", 0, True), (".*", ".*", 0, False)):
+            with self.subTest(configure=configure, write=write):
+                broker_ctl("rabbitmqctl", "set_permissions", "limited", configure, write, ".*")
+                text = self.ends(code, "doctor", *options, "--uri", uri).stdout
+                self.assertEqual((refused in text, note in text), (code != 0, has_note), text)
+                if code:
+                    self.assertIn(f"What to do: grant the permissions that 'backhop topology permissions {queue}' prints", text)
 
     def test_p4_7_a_delivery_limit_is_named_as_what_it_is(self):
         usual = ("problem", "RabbitMQ's delivery limit", "AMQP does not show a policy that sets another limit")
