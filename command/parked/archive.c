@@ -322,3 +322,74 @@ int archive_read(json_t *object, bh__buffer *properties, bh__buffer *body, char 
         return wire ? is_wrong(problem, "\"wire\" is no base64") : 0;
     return put_base64(body, json_object_get(object, "body")) || is_wrong(problem, "\"body\" is missing or no base64");
 }
+
+/* ------------------------------------------------------------------------------------------------------------ saving */
+
+static int has_header(const bh_delivery *delivery, const char *name)
+{
+    bh_value value;
+    return bh_delivery_header(delivery, bh_str(name), &value) == BH_OK;
+}
+
+/* Returns the headers to append, as a list. */
+static json_t *saved_headers(const bh_delivery *delivery)
+{
+    static const struct {
+        bh_property property;
+        const char *header;
+    } lost[] = {{BH_PROPERTY_EXPIRATION, "backhop-expiration"}, {BH_PROPERTY_USER_ID, "backhop-user-id"}};
+    json_t *saved = must(json_array());
+    for (size_t i = 0; i < sizeof lost / sizeof lost[0]; i++)
+        if (bh_delivery_has_property(delivery, lost[i].property) && !has_header(delivery, lost[i].header))
+            json_array_append_new(saved, must(json_pack("[s, s, o]", lost[i].header, "S",
+                                                        text_value(bh_delivery_property(delivery, lost[i].property)))));
+    if (!has_header(delivery, "CC") || has_header(delivery, "backhop-cc"))
+        return saved;
+    json_t *all = archive_headers(delivery), *each;
+    size_t i;
+    json_array_foreach(all, i, each)
+    {
+        const char *name = json_string_value(json_array_get(each, 0));
+        if (name && strcmp(name, "CC") == 0)
+            json_array_append_new(
+                saved, must(json_pack("[s, O, O]", "backhop-cc", json_array_get(each, 1), json_array_get(each, 2))));
+    }
+    json_decref(all);
+    return saved;
+}
+
+/* Returns the place of the headers' length: behind flags, content-type and content-encoding. */
+static size_t headers_at(const char *properties, unsigned flags)
+{
+    size_t at = 2;
+    for (int i = 0; i < BH_PROPERTY_HEADERS; i++)
+        if (flags & 1u << (15 - i))
+            at += 1 + (size_t)(unsigned char)properties[at];
+    return at;
+}
+
+void archive_save(const bh_delivery *delivery, bh__buffer *properties)
+{
+    char problem[256];
+    bh__buffer fields = {.data = NULL}, made = {.data = NULL};
+    json_t *saved = saved_headers(delivery);
+    if (json_array_size(saved) > 0 && put_list(&fields, saved, 0, 0, problem)) {
+        const char *old = properties->data + properties->begin;
+        size_t size = bh__buffer_size(properties), more = bh__buffer_size(&fields) - LENGTH_BYTES;
+        unsigned flags = (unsigned)bh__get_number(old, 2), has = flags & 1u << (15 - BH_PROPERTY_HEADERS);
+        size_t at = headers_at(old, flags), kept = has ? (size_t)bh__get_number(old + at, LENGTH_BYTES) : 0,
+               begin = has ? at + LENGTH_BYTES : at, end = begin + kept;
+        if (!bh__buffer_reserve(&made, size + more + LENGTH_BYTES))
+            must(NULL);
+        bh__put_number(&made, flags | 1u << (15 - BH_PROPERTY_HEADERS), 2);
+        bh__put_bytes(&made, (bh_bytes){old + 2, at - 2});
+        bh__put_number(&made, kept + more, LENGTH_BYTES);
+        bh__put_bytes(&made, (bh_bytes){old + begin, kept});
+        bh__put_bytes(&made, (bh_bytes){fields.data + fields.begin + LENGTH_BYTES, more});
+        bh__put_bytes(&made, (bh_bytes){old + end, size - end});
+        bh__buffer_free(properties);
+        *properties = made;
+    }
+    bh__buffer_free(&fields);
+    json_decref(saved);
+}

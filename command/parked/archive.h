@@ -27,5 +27,8 @@ json_t *archive_headers(const bh_delivery *delivery);
 json_t *archive_base64(bh_bytes bytes);
 /* Writes the object's properties, as on the wire, and its body. Returns false with the reason in `problem`. */
 int archive_read(json_t *object, bh__buffer *properties, bh__buffer *body, char problem[256]);
+/* Appends the headers that save what a published copy cannot have, as every copy of Backhop has them: backhop-expiration,
+ * backhop-user-id, backhop-cc. `delivery` is these properties as bh__content_read read them. */
+void archive_save(const bh_delivery *delivery, bh__buffer *properties);
 
 #endif

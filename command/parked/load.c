@@ -25,10 +25,11 @@ typedef struct loading {
     json_t *queues;   /* counts of messages by the queue that they go to */
     int64_t shown_ms; /* monotonic */
     FILE *in;
-    int64_t last;        /* lines behind this one were not dropped; -1: all lines are loaded */
-    int64_t line;        /* read so far */
-    int64_t loaded;      /* lines up to this are safe */
-    bh__buffer archived; /* the properties as the file has them */
+    int64_t last;          /* lines behind this one were not dropped; -1: all lines are loaded */
+    int64_t line;          /* read so far */
+    int64_t loaded;        /* lines up to this are safe */
+    bh_delivery *delivery; /* of the line that was read last */
+    bh__buffer archived;   /* the properties as the file has them */
     bh__buffer properties, body;
     int is_done[BATCH]; /* of the batch's publishes */
     size_t sent;
@@ -128,8 +129,13 @@ static int read_line(loading *self, json_t *object, char problem[256])
     if (!archive_read(object, &self->archived, &self->body, problem))
         return 0;
     bh__buffer_clear(&self->properties);
-    bh_bytes archived = {self->archived.data, bh__buffer_size(&self->archived)};
-    bh_status status = bh__content_strip(&self->properties, archived);
+    bh_bytes none = bh_str(""), archived = {self->archived.data, bh__buffer_size(&self->archived)};
+    bh_status status = bh__content_read(self->delivery, none, none, archived);
+    if (status == BH_OK) {
+        archive_save(self->delivery, &self->archived);
+        archived = (bh_bytes){self->archived.data, bh__buffer_size(&self->archived)};
+        status = bh__content_strip(&self->properties, archived);
+    }
     if (status == BH_ERR_NO_MEMORY)
         must(NULL);
     if (status != BH_OK)
@@ -364,6 +370,8 @@ int parked_load(int count, char **arguments)
     int code = open_file(&self);
     if (code != EX_OK)
         return code;
+    if (bh_delivery_new(&self.delivery) != BH_OK)
+        must(NULL);
     code = check_mark(&self);
     check_drop(&self);
     if (code == EX_OK)
@@ -375,6 +383,7 @@ int parked_load(int count, char **arguments)
     if (self.broker)
         self.broker->on_frame = NULL;
     connection_close(self.broker);
+    bh_delivery_free(self.delivery);
     bh__buffer_free(&self.archived);
     bh__buffer_free(&self.properties);
     bh__buffer_free(&self.body);

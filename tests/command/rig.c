@@ -6,6 +6,7 @@
  *                                    is permanent
  *   handle QUEUE COUNT ok|fail       a worker handles COUNT messages; "fail" parks them again as permanent
  *   fill QUEUE COUNT                 publishes COUNT messages, ids and bodies as above, and nothing else
+ *   odd QUEUE                        publishes a message with the properties that no copy can have: expiration, user-id guest, CC
  *   drain QUEUE [COUNT]              waits for COUNT messages to be ready, then takes and prints all, a line each: id, error,
  *                                    replays, routing key, body, attempts
  *   reject QUEUE COUNT               waits for COUNT messages to be ready, then rejects as many, as a consumer of a hand-made set-up
@@ -313,6 +314,29 @@ static void publish(const char *queue, int count)
     amqp_destroy_connection(state);
 }
 
+static void publish_odd(const char *queue)
+{
+    amqp_connection_state_t state = connect_to_broker();
+    amqp_field_value_t other = {.kind = AMQP_FIELD_KIND_UTF8, .value.bytes = amqp_cstring_bytes("nowhere")};
+    amqp_table_entry_t copies = {.key = amqp_cstring_bytes("CC"),
+                                 .value = {.kind = AMQP_FIELD_KIND_ARRAY, .value.array = {1, &other}}};
+    amqp_basic_properties_t properties = {._flags = AMQP_BASIC_MESSAGE_ID_FLAG | AMQP_BASIC_EXPIRATION_FLAG |
+                                                    AMQP_BASIC_USER_ID_FLAG | AMQP_BASIC_HEADERS_FLAG,
+                                          .message_id = amqp_cstring_bytes("odd"),
+                                          .expiration = amqp_cstring_bytes("60000000"),
+                                          .user_id = amqp_cstring_bytes("guest"),
+                                          .headers = {1, &copies}};
+    amqp_confirm_select(state, CHANNEL);
+    expect(state, "confirms");
+    published = 0;
+    if (amqp_basic_publish(state, CHANNEL, amqp_empty_bytes, amqp_cstring_bytes(queue), 0, 0, &properties,
+                           amqp_cstring_bytes("x")) != AMQP_STATUS_OK ||
+        !await_confirms(state, 1))
+        fail("publish", "not confirmed");
+    amqp_connection_close(state, AMQP_REPLY_SUCCESS);
+    amqp_destroy_connection(state);
+}
+
 /* -------------------------------------------------------------------------------------------------------- the worker */
 
 static struct {
@@ -404,6 +428,8 @@ int main(int count, char **arguments)
         work(arguments[2], number);
     } else if (strcmp(what, "fill") == 0) {
         publish(arguments[2], number);
+    } else if (strcmp(what, "odd") == 0) {
+        publish_odd(arguments[2]);
     } else if (strcmp(what, "drain") == 0) {
         drain(arguments[2], number, 0);
     } else if (strcmp(what, "consume") == 0) {

@@ -88,6 +88,15 @@ static void save_property(bh_plan *self, const bh__plan_input *in, const char *n
         set_string(self, name, bh_delivery_property(in->delivery, property));
 }
 
+/* Saves all that a copy cannot have. */
+static void save_properties(bh_plan *self, const bh__plan_input *in)
+{
+    save_property(self, in, "backhop-expiration", BH_PROPERTY_EXPIRATION);
+    save_property(self, in, "backhop-user-id", BH_PROPERTY_USER_ID);
+    if (bh__delivery_header(in->delivery, bh_str("CC")) && !bh__delivery_header(in->delivery, bh_str("backhop-cc")))
+        set_header(self, "backhop-cc", BH_TYPE_VOID, bh_str("CC"), 0);
+}
+
 static void set_queue(bh_plan *self, const bh__plan_input *in)
 {
     if (in->place != BH__PARK_STRAY)
@@ -152,10 +161,7 @@ void bh__plan_set_headers(bh_plan *self, const bh__plan_input *in)
     if (in->error.size > 0)
         set_string(self, "backhop-error", bh__cut(in->error, BH_HISTORY_MOST_ERROR_BYTES));
     set_traceparent(self, in);
-    save_property(self, in, "backhop-expiration", BH_PROPERTY_EXPIRATION);
-    save_property(self, in, "backhop-user-id", BH_PROPERTY_USER_ID);
-    if (bh__delivery_header(in->delivery, bh_str("CC")) && !bh__delivery_header(in->delivery, bh_str("backhop-cc")))
-        set_header(self, "backhop-cc", BH_TYPE_VOID, bh_str("CC"), 0);
+    save_properties(self, in);
     if (self->action == BH_ACTION_PARK)
         set_string(self, "backhop-parked", bh_str(self->reason));
 }
@@ -184,4 +190,5 @@ void bh__plan_set_replay_headers(bh_plan *self, const bh__plan_input *in)
     set_id(self, in);
     set_origin(self, in);
     set_traceparent(self, in);
+    save_properties(self, in); /* somebody put it into the parked queue by hand */
 }

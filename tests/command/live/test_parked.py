@@ -564,6 +564,39 @@ class Files(LiveCase):
         ran = self.ends(DATA, "parked", "load", "-", stdin=json.dumps({"queue": queue, "wire": "IAA=", "body": ""}) + "\n")
         self.assertIn("-:1: its properties are malformed", ran.stderr)
 
+    def test_o4_5_what_no_copy_can_have_is_saved_in_headers(self):
+        queue, other = self.parked(1, "bad"), self.queue()
+        drain(queue + ".parked", 1)
+        rig("declare", other + ".parked", "classic")
+        wanted = [["CC", "A", [["S", "nowhere"]]], ["backhop-cc", "A", [["S", "nowhere"]]], ["backhop-expiration", "S", "60000000"], ["backhop-user-id", "S", "guest"]]
+        rig("odd", queue + ".parked")
+        with tempfile.TemporaryDirectory() as directory:
+            file = Path(directory) / "file"
+            self.ok("parked", "drop", queue, file, "--yes")
+            line = json.loads(file.read_text())
+            self.assertIn(wanted[0], line["headers"])
+            wire = {**line, "wire": base64.b64encode(self.wire_of(line)).decode(), "headers": [], "properties": {}}
+            for each in (line, wire):
+                self.ok("parked", "load", "-", stdin=json.dumps(each) + "\n")
+                self.assert_saved(self.saved_lines(queue)[0], wanted)
+                drain(queue + ".parked", 1)
+        rig("odd", queue + ".parked")
+        self.ok("parked", "replay", queue, "--to", other + ".parked", "--yes")
+        self.assert_saved(self.saved_lines(other, "--queue-type", "classic")[0], wanted)
+
+    def wire_of(self, line):
+        """Returns the properties of a line with message-id, expiration, user-id and CC, as on the wire."""
+        table = b"\x02CCA" + (12).to_bytes(4, "big") + b"S" + (7).to_bytes(4, "big") + b"nowhere"
+        short = [bytes([len(line["properties"][name])]) + line["properties"][name].encode() for name in ("expiration", "message-id", "user-id")]
+        return (0x2190).to_bytes(2, "big") + len(table).to_bytes(4, "big") + table + b"".join(short)
+
+    def saved_lines(self, queue, *options):
+        return self.ok("parked", "save", queue, "-", *options).objects
+
+    def assert_saved(self, line, wanted):
+        self.assertEqual(sorted(each for each in line["headers"] if each[0] in ("CC", *(name for name, _, _ in wanted))), wanted[1:])
+        self.assertFalse({"expiration", "user-id"} & set(line["properties"]))
+
     def test_a_file_whose_name_is_no_text_is_written_and_loaded(self):
         queue = self.parked(1, "bad")
         with tempfile.TemporaryDirectory() as directory:

@@ -153,7 +153,7 @@ BH_API bh_status bh_plan_guard(bh_plan *self, const bh_delivery *delivery, const
                                const bh_policy *policy, const bh_topology *topology, int64_t now_ms, bh_bytes random);
 /*
  * Decides to move a parked message back to its work queue, and to no other queue. Clears its history; keeps its id and its
- * first exchange and routing key. Increments backhop-replays.
+ * first exchange and routing key. Increments backhop-replays. Saves expiration, user-id and CC, as every copy does.
  *
  * Arguments and errors: as bh_plan_make.
  */
