@@ -90,7 +90,7 @@ void traffic_examine_exchange(doctor *self, const char *exchange, const json_t *
     if (is_federating(policy_named(self->policies.users, policy)) && doctor_is_new(self, "federation", policy)) {
         snprintf(what, sizeof what, "Policy \"%s\" federates exchange \"%s\".", policy, exchange);
         doctor_find(self, 1, what,
-                    "Each retry is published at the other broker too: its consumers get the message again and again.",
+                    "Each retry is published at the other broker too: copies collect in its unroutable queue.",
                     "give the policy a pattern that leaves Backhop's exchanges out, as ^(?!backhop[.]|amq[.])");
     }
 }

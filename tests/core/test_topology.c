@@ -425,6 +425,46 @@ START_TEST(a_message_is_the_work_queues_by_the_header_that_names_it)
 }
 END_TEST
 
+/* W2: each copy of a retry that a federation of Backhop's exchanges published became a message of its own. */
+START_TEST(a_copy_that_federation_made_of_a_retry_is_not_the_work_queues)
+{
+    static const struct {
+        const char *header, *field, *exchange;
+        int is_own;
+    } rows[] = {{"x-received-from", "exchange", "backhop.return", 0},
+                {"x-received-from", "exchange", "backhop.wait.1000", 0},
+                {"x-received-from", "exchange", "backhop.unroutable", 0},
+                {"x-received-from", "exchange", "orders", 1},
+                {"x-received-from", "exchange", "other.return", 1},
+                {"x-received-from", "uri", "backhop.return", 1},
+                {"x-sent-from", "exchange", "backhop.return", 1}};
+    bh_policy *policy;
+    bh_topology *topology;
+    bh_delivery *delivery;
+    ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
+    ck_assert_int_eq(bh_topology_new(&topology, bh_str("orders")), BH_OK);
+    ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
+    ck_assert_int_eq(bh_delivery_new(&delivery), BH_OK);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        bh_delivery_clear(delivery);
+        bh_delivery_push(
+            delivery, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("backhop-queue"), .string = bh_str("orders")});
+        bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_ARRAY, .name = bh_str(rows[i].header)});
+        bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_TABLE, .name = bh_str("")});
+        bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("vhost"), .string = bh_str("/")});
+        bh_delivery_push(
+            delivery,
+            &(bh_value){.type = BH_TYPE_STRING, .name = bh_str(rows[i].field), .string = bh_str(rows[i].exchange)});
+        bh_delivery_end(delivery);
+        bh_delivery_end(delivery);
+        ck_assert_msg(bh_topology_owns(topology, delivery) == rows[i].is_own, "row %zu", i);
+    }
+    bh_delivery_free(delivery);
+    bh_topology_free(topology);
+    bh_policy_free(policy);
+}
+END_TEST
+
 START_TEST(an_index_out_of_range_gives_an_empty_declaration)
 {
     ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
@@ -465,6 +505,7 @@ Suite *suite_topology(void)
     tcase_add_test(calls, a_refused_build_leaves_no_declarations);
     tcase_add_test(calls, the_unroutable_queue_is_the_namespaces);
     tcase_add_test(calls, a_message_is_the_work_queues_by_the_header_that_names_it);
+    tcase_add_test(calls, a_copy_that_federation_made_of_a_retry_is_not_the_work_queues);
     tcase_add_test(calls, an_index_out_of_range_gives_an_empty_declaration);
     suite_add_tcase(suite, calls);
     return suite;

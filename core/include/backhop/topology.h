@@ -211,6 +211,9 @@ BH_API bh_bytes bh_topology_unroutable_queue(const bh_topology *self);
 /*
  * Returns 1 if the header backhop-queue of the message names this work queue. Use it to replay
  * unroutable messages.
+ *
+ * Returns 0 if federation brought the message from an exchange of Backhop at another broker. It is a
+ * copy of a retry there, and the other broker's work queue gets the retry too.
  */
 BH_API int bh_topology_owns(const bh_topology *self, const bh_delivery *delivery);
 /*

@@ -132,11 +132,42 @@ bh_bytes bh_topology_unroutable_queue(const bh_topology *self)
     return bh__topology_text(self, self ? self->unroutable_queue : (bh__text){0, 0});
 }
 
+/* Returns 1 if an exchange routes retries: nothing but a federation of it brings its messages from another broker. */
+static int routes_retries(const bh_topology *self, bh_bytes exchange)
+{
+    bh_bytes wait = bh__topology_wait_exchange(self), unroutable = bh_topology_unroutable_queue(self),
+             back = bh__topology_return_exchange(self);
+    int is_prefix = self->strategy == BH_STRATEGY_LADDER; /* each rung has an exchange */
+    return (is_prefix && wait.size > 0 && bh__begins(exchange, wait.data)) ||
+           (wait.size > 0 && bh__same(exchange, wait)) || (unroutable.size > 0 && bh__same(exchange, unroutable)) ||
+           (back.size > 0 && bh__same(exchange, back));
+}
+
+/* Returns 1 if federation brought the message from such an exchange. RabbitMQ names each of its exchanges in
+ * x-received-from, an array of tables. */
+static int is_federated(const bh_topology *self, const bh_delivery *delivery)
+{
+    bh_value header, each;
+    size_t count = bh_delivery_value_count(delivery);
+    for (size_t i = 0; i < count; i = header.end) {
+        bh_delivery_value(delivery, i, &header);
+        if (!bh__same(header.name, bh_str("x-received-from")))
+            continue;
+        for (size_t j = i + 1; j < header.end; j++) {
+            bh_delivery_value(delivery, j, &each);
+            if (bh__same(each.name, bh_str("exchange")) && each.type == BH_TYPE_STRING &&
+                routes_retries(self, each.string))
+                return 1;
+        }
+    }
+    return 0;
+}
+
 int bh_topology_owns(const bh_topology *self, const bh_delivery *delivery)
 {
     bh_value header;
     bh_delivery_header(delivery, bh_str("backhop-queue"), &header);
-    return self && delivery && bh__same(header.string, bh_topology_queue(self));
+    return self && delivery && bh__same(header.string, bh_topology_queue(self)) && !is_federated(self, delivery);
 }
 
 int64_t bh_topology_worst_lateness_ms(const bh_topology *self)
