@@ -121,7 +121,7 @@ void replay_print_prospect(const replay *self)
     if (self->refused)
         printf("%s cannot go: headers that fit no frame\n", count_messages(text, self->refused));
     if (self->homeless)
-        printf("%s cannot go: no work queue of theirs exists; --to QUEUE names one\n",
+        printf("%s cannot go: no work queue of theirs exists, or federation brought them; --to QUEUE names one\n",
                count_messages(text, self->homeless));
     if (self->spared)
         printf("%s stay: replayed %lld times or more\n", count_messages(text, self->spared),

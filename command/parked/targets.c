@@ -120,14 +120,18 @@ const bh_topology *targets_find(targets *self, const bh_delivery *delivery)
     if (bh_delivery_header(delivery, bh_str("backhop-queue"), &header) != BH_OK || header.type != BH_TYPE_STRING ||
         header.string.size > BH_TOPOLOGY_LONGEST_NAME || memchr(header.string.data, '\0', header.string.size))
         return NULL;
-    for (size_t i = 0; i < self->count; i++)
+    const target *found = NULL;
+    for (size_t i = 0; !found && i < self->count; i++)
         if (bh__same(header.string, bh_str(self->items[i].name)))
-            return self->items[i].topology;
-    if (self->count == TARGETS_MOST)
+            found = &self->items[i];
+    if (!found && self->count == TARGETS_MOST)
         return NULL;
-    target *made = add(self, header.string);
-    build(self, made);
-    return made->topology;
+    if (!found) {
+        target *made = add(self, header.string);
+        build(self, made);
+        found = made;
+    }
+    return bh_topology_owns(found->topology, delivery) ? found->topology : NULL;
 }
 
 const char *targets_name(const targets *self)

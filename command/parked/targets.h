@@ -30,7 +30,8 @@ typedef struct targets {
  */
 int targets_open(targets *self, const parked *from, const char *to);
 void targets_close(targets *self);
-/* Returns the topology that plans the copy of a message; NULL if its work queue does not exist. */
+/* Returns the topology that plans the copy of a message; NULL if its work queue does not exist, or if federation brought the
+ * message (bh_topology_owns). */
 const bh_topology *targets_find(targets *self, const bh_delivery *delivery);
 /* The single target's name, or "their work queues"; text has quotation marks around a name. */
 const char *targets_name(const targets *self);

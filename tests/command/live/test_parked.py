@@ -210,6 +210,18 @@ class Unroutable(LiveCase):
         self.assertEqual(drain(secret, 0), [])
         self.assertIn("1 message\n", self.ok("parked", "list", f"{ns}.unroutable").stdout)
 
+    def test_w2_a_copy_that_federation_brought_stays(self):
+        queue = self.queue()
+        ns = self.unroutable(queue)
+        self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum")
+        brought = ["x-received-from", "A", [["F", [["uri", "S", "amqp://up"], ["exchange", "S", f"{ns}.return"]]]]]
+        line = {"queue": "", "headers": [["backhop-queue", "S", queue], ["backhop-id", "S", "copy"], brought], "body": "eA=="}
+        self.ok("parked", "load", "-", "--to", f"{ns}.unroutable", stdin=json.dumps(line) + "\n")
+        self.assertIn("1 message cannot go: no work queue of theirs exists, or federation brought them;",
+                      self.ok("parked", "replay", f"{ns}.unroutable", "--dry-run").stdout)
+        self.assertIn("1 of 1 replayed", self.ok("parked", "replay", f"{ns}.unroutable", "--yes").stdout)
+        self.assertEqual(ids(drain(queue, 1)), ["u0"])
+
     def test_o5_to_names_a_queue_for_all(self):
         other, ns = self.queue(), self.unroutable("nowhere", "nowhere")
         rig("declare", other, "classic")
