@@ -115,38 +115,22 @@ static void fill(decision *self)
         bh_delivery_push(d,
                          &(bh_value){.type = BH_TYPE_DECIMAL, .name = bh_str("decimal"), .integer = 314, .places = 2}));
     TRY(self, BH_OK, bh_delivery_push(d, &(bh_value){.type = BH_TYPE_VOID, .name = bh_str("void")}));
-    TRY(self, BH_OK,
-        bh_delivery_push(d, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("x-delivery-count"), .integer = 3}));
-    TRY(self, BH_OK,
-        bh_delivery_push(d,
-                         &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("CC"), .string = bh_str("a stray one")}));
-    TRY(self, BH_OK,
-        bh_delivery_push(d,
-                         &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("backhop-id"), .string = bh_str("an id")}));
-    TRY(self, BH_OK,
-        bh_delivery_push(
-            d, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("backhop-error"), .string = bh_str("it failed")}));
-    TRY(self, BH_OK,
-        bh_delivery_push(
-            d, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("backhop-attempts"), .string = bh_str("a problem")}));
-    TRY(self, BH_OK, bh_delivery_push(d, &(bh_value){.type = BH_TYPE_ARRAY, .name = bh_str("x-death")}));
+    TRY(self, BH_OK, push_int(d, "x-delivery-count", 3));
+    TRY(self, BH_OK, push_text(d, "CC", "a stray one"));
+    TRY(self, BH_OK, push_text(d, "backhop-id", "an id"));
+    TRY(self, BH_OK, push_text(d, "backhop-error", "it failed"));
+    TRY(self, BH_OK, push_text(d, "backhop-attempts", "a problem"));
+    TRY(self, BH_OK, push_open(d, BH_TYPE_ARRAY, "x-death"));
     for (int record = 0; record < 5; record++) {
-        TRY(self, BH_OK, bh_delivery_push(d, &(bh_value){.type = BH_TYPE_TABLE, .name = bh_str("")}));
-        TRY(self, BH_OK,
-            bh_delivery_push(d, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("count"), .integer = 1}));
-        TRY(self, BH_OK,
-            bh_delivery_push(
-                d, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("reason"), .string = bh_str("expired")}));
-        TRY(self, BH_OK,
-            bh_delivery_push(
-                d, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("queue"), .string = bh_str("a wait queue")}));
+        TRY(self, BH_OK, push_open(d, BH_TYPE_TABLE, ""));
+        TRY(self, BH_OK, push_int(d, "count", 1));
+        TRY(self, BH_OK, push_text(d, "reason", "expired"));
+        TRY(self, BH_OK, push_text(d, "queue", "a wait queue"));
         TRY(self, BH_OK,
             bh_delivery_push(
                 d, &(bh_value){.type = BH_TYPE_TIMESTAMP, .name = bh_str("time"), .integer = 1700000000 + record}));
-        TRY(self, BH_OK, bh_delivery_push(d, &(bh_value){.type = BH_TYPE_ARRAY, .name = bh_str("routing-keys")}));
-        TRY(self, BH_OK,
-            bh_delivery_push(
-                d, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str(""), .string = bh_str("purge.images")}));
+        TRY(self, BH_OK, push_open(d, BH_TYPE_ARRAY, "routing-keys"));
+        TRY(self, BH_OK, push_text(d, "", "purge.images"));
         TRY(self, BH_OK, bh_delivery_end(d));
         TRY(self, BH_OK, bh_delivery_end(d));
     }
@@ -154,10 +138,7 @@ static void fill(decision *self)
     for (int header = 0; header < 100; header++) {
         char name[32];
         snprintf(name, sizeof name, "header-%d", header);
-        TRY(self, BH_OK,
-            bh_delivery_push(
-                d,
-                &(bh_value){.type = BH_TYPE_STRING, .name = bh_str(name), .string = bh_str("a value of some length")}));
+        TRY(self, BH_OK, push_text(d, name, "a value of some length"));
     }
 }
 
@@ -403,8 +384,7 @@ END_TEST
 static int64_t attempts_of(decision *self, const char *header)
 {
     bh_delivery_clear(self->delivery);
-    TRY(self, BH_OK,
-        bh_delivery_push(self->delivery, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str(header), .integer = 3}));
+    TRY(self, BH_OK, push_int(self->delivery, header, 3));
     TRY(self, BH_OK, bh_history_read(self->history, self->delivery, NULL));
     return bh_history_attempts(self->history);
 }
@@ -647,14 +627,10 @@ static void fill_dead_letter(decision *self, const char *queue)
     bh_delivery_clear(self->delivery);
     TRY(self, BH_OK, bh_delivery_set_exchange(self->delivery, bh_str("backhop.rejected")));
     TRY(self, BH_OK, bh_delivery_set_routing_key(self->delivery, bh_str("order.created")));
-    TRY(self, BH_OK, bh_delivery_push(self->delivery, &(bh_value){.type = BH_TYPE_ARRAY, .name = bh_str("x-death")}));
-    TRY(self, BH_OK, bh_delivery_push(self->delivery, &(bh_value){.type = BH_TYPE_TABLE, .name = bh_str("")}));
-    TRY(self, BH_OK,
-        bh_delivery_push(self->delivery,
-                         &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("queue"), .string = bh_str(queue)}));
-    TRY(self, BH_OK,
-        bh_delivery_push(self->delivery,
-                         &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("reason"), .string = bh_str("rejected")}));
+    TRY(self, BH_OK, push_open(self->delivery, BH_TYPE_ARRAY, "x-death"));
+    TRY(self, BH_OK, push_open(self->delivery, BH_TYPE_TABLE, ""));
+    TRY(self, BH_OK, push_text(self->delivery, "queue", queue));
+    TRY(self, BH_OK, push_text(self->delivery, "reason", "rejected"));
     TRY(self, BH_OK, bh_delivery_end(self->delivery));
     TRY(self, BH_OK, bh_delivery_end(self->delivery));
 }
