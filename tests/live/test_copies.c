@@ -393,25 +393,6 @@ START_TEST(a_routing_key_of_255_bytes_is_kept)
 }
 END_TEST
 
-START_TEST(a_work_queue_name_of_247_bytes_gets_its_messages_back)
-{
-    rig *r = setup_rig(_i);
-    char name[BH_TOPOLOGY_LONGEST_NAME + 1];
-    memset(name, 'q', BH_TOPOLOGY_LONGEST_NAME);
-    memcpy(name, r->ns, strlen(r->ns));
-    name[BH_TOPOLOGY_LONGEST_NAME] = '\0';
-    rig_rename(r, r->ns, name);
-    rig_start(r);
-    rig_publish_and_take(r);
-    rig_fail(r, "507");
-    rig_take(r, "first");
-    expect_attempt(r, 2);
-    expect_bytes(bh_history_routing_key(r->history), "work.a");
-    rig_succeed(r);
-    rig_free(r);
-}
-END_TEST
-
 /* ---------------------------------------------------------------------------------------------------- large headers */
 
 enum {
@@ -604,7 +585,6 @@ Suite *suite_copies(void)
         {cc_and_bcc_reach_their_queues_once_and_never_again, 0},
         {an_expiration_ends_with_the_first_failure_and_stays_readable, 1},
         {a_routing_key_of_255_bytes_is_kept, 0},
-        {a_work_queue_name_of_247_bytes_gets_its_messages_back, 1},
         {headers_near_frame_max_come_back_or_are_parked, 1},
         {headers_near_frame_max_come_back_or_are_parked_with_the_longest_names, 1},
         {headers_that_leave_no_room_at_all_stay_in_the_work_queue, 1},
