@@ -266,6 +266,31 @@ START_TEST(a_stop_while_it_is_open_loses_nothing)
 }
 END_TEST
 
+START_TEST(a_lost_connection_while_it_is_open_loses_nothing)
+{
+    bh_breaker *breaker = quick_breaker(ROW, PAUSE_MS);
+    rig *r = setup_rig(setup_first());
+    rig_prepare(r);
+    rig_make_worker(r);
+    expect_ok(r->worker, bh_worker_set_breaker(r->worker, breaker));
+    proxy *through = start_by_proxy(r, "");
+    open_until_closed(breaker);
+    rig_publish(r, "work.a", "first");
+    rig_await(r, BH_EVENT_BREAKER_OPENED);
+    proxy_cut(through);
+    rig_await(r, BH_EVENT_DISCONNECTED);
+    rig_await(r, BH_EVENT_CONNECTED);
+    rig_expect_silence(r, 300);
+    bh_breaker_close(breaker, now_ms());
+    rig_take(r, "first");
+    expect_attempt(r, 1);
+    rig_succeed(r);
+    rig_free(r);
+    proxy_close(through);
+    bh_breaker_free(breaker);
+}
+END_TEST
+
 /* Opens it for longer than messages are held, and publishes. The consumer is cancelled, and the messages wait. */
 START_TEST(messages_that_are_held_too_long_wait_without_an_attempt)
 {
@@ -311,6 +336,7 @@ Suite *suite_breaker(void)
     tcase_add_test(holding, a_throttled_message_opens_it_for_the_whole_queue);
     tcase_add_test(holding, a_failure_of_the_message_itself_opens_nothing);
     tcase_add_test(holding, a_stop_while_it_is_open_loses_nothing);
+    tcase_add_test(holding, a_lost_connection_while_it_is_open_loses_nothing);
     tcase_add_test(long_case(add_case(suite, "an idle worker")), an_idle_worker_emits_a_change_by_hand);
     tcase_add_loop_test(longest_case(add_case(suite, "held too long")),
                         messages_that_are_held_too_long_wait_without_an_attempt, setup_first(), setup_first() + 1);

@@ -96,6 +96,15 @@ static history usual(const char *name, unsigned messages, int64_t publish_ms, ha
                      .data = called};
 }
 
+/* A breaker that opens after so many failures in a row. */
+static const bh_breaker_settings *breaker_after(int64_t row_failures)
+{
+    static bh_breaker_settings settings;
+    bh_breaker_defaults(&settings);
+    settings.row_failures = row_failures;
+    return &settings;
+}
+
 static outcome play(history *self)
 {
     tape choices = {NULL, 0};
@@ -200,11 +209,8 @@ END_TEST
 
 START_TEST(a_breaker_opens_probes_and_closes_in_an_outage_of_60_s)
 {
-    bh_breaker_settings settings;
-    bh_breaker_defaults(&settings);
-    settings.row_failures = 5;
     history it = usual("breaker", 100, 300, NULL);
-    it.breaker = &settings;
+    it.breaker = breaker_after(5);
     it.decide = fail_in_outage;
     it.takers = 2;
     outcome out = play(&it);
@@ -220,11 +226,8 @@ END_TEST
 
 START_TEST(messages_that_a_breaker_holds_outlive_their_queue)
 {
-    bh_breaker_settings settings;
-    bh_breaker_defaults(&settings);
-    settings.row_failures = 3;
     history it = usual("queue deleted while a breaker is open", 30, 300, NULL);
-    it.breaker = &settings;
+    it.breaker = breaker_after(3);
     it.prefetch = 20;
     it.decide = fail_in_outage;
     add_fault(&it, (fault){.kind = FAULT_DELETE_QUEUE, .at_ms = 12000});
@@ -236,11 +239,8 @@ END_TEST
 
 START_TEST(a_breaker_that_is_open_stays_so_over_stops_and_lost_connections)
 {
-    bh_breaker_settings settings;
-    bh_breaker_defaults(&settings);
-    settings.row_failures = 3;
     history it = usual("stops and cuts while a breaker is open", 30, 300, NULL);
-    it.breaker = &settings;
+    it.breaker = breaker_after(3);
     it.decide = fail_in_outage;
     add_fault(&it, (fault){.kind = FAULT_RESTART, .at_ms = 9000, .for_ms = 1000});
     add_fault(&it, (fault){.kind = FAULT_RESET, .at_ms = 15000});
@@ -252,13 +252,26 @@ START_TEST(a_breaker_that_is_open_stays_so_over_stops_and_lost_connections)
 }
 END_TEST
 
+/* The downstream is down from 5 s to 65 s: the breaker is closed, open, half-open, and closed for fewer calls. */
+START_TEST(a_broker_that_is_killed_in_any_state_of_a_breaker_loses_nothing)
+{
+    for (int64_t at_ms = 1000; at_ms < 75000; at_ms += 2000) {
+        char name[64];
+        snprintf(name, sizeof name, "broker killed after %d ms, with a breaker", (int)at_ms);
+        history it = usual(name, 30, 300, NULL);
+        it.breaker = breaker_after(3);
+        it.decide = fail_in_outage;
+        add_fault(&it, (fault){.kind = FAULT_KILL, .at_ms = at_ms, .for_ms = 2000});
+        outcome out = play(&it);
+        ck_assert_msg(out.oks >= 30 && out.parked == 0, "%s: %d successes, %d parked", name, out.oks, out.parked);
+    }
+}
+END_TEST
+
 START_TEST(a_breaker_of_a_key_stops_no_other_key)
 {
-    bh_breaker_settings settings;
-    bh_breaker_defaults(&settings);
-    settings.row_failures = 3;
     history it = usual("breakers by key", 60, 500, NULL);
-    it.breaker = &settings;
+    it.breaker = breaker_after(3);
     it.has_keys = 1;
     it.max_attempts = 8;
     it.decide = fail_key_a;
@@ -740,6 +753,7 @@ Suite *suite_scenarios(void)
         a_breaker_opens_probes_and_closes_in_an_outage_of_60_s,
         messages_that_a_breaker_holds_outlive_their_queue,
         a_breaker_that_is_open_stays_so_over_stops_and_lost_connections,
+        a_broker_that_is_killed_in_any_state_of_a_breaker_loses_nothing,
         a_breaker_of_a_key_stops_no_other_key,
         a_relay_retries_and_parks_what_a_consumer_rejects,
         a_relay_that_is_stopped_and_killed_loses_nothing,
