@@ -517,7 +517,8 @@ static void play_ledger(decision *self)
 {
     TRY(self, BH_OK, bh_policy_new(&self->policy));
     TRY(self, BH_OK, bh_ledger_new(&ledger, self->policy, (bh_bytes){random_bytes, BH_LEDGER_RANDOM_BYTES}));
-    self->different += run_ledger(self, ledger) != 20 + 3 * LEDGER_MESSAGES; /* declare; publish, emit, acknowledge */
+    int steps = run_ledger(self, ledger);
+    self->different += steps != 20 + 3 * LEDGER_MESSAGES; /* declare; publish, emit, acknowledge */
     self->different += bh_ledger_count(ledger, BH_STATE_ACKNOWLEDGED) != LEDGER_MESSAGES;
 }
 

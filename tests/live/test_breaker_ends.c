@@ -69,7 +69,7 @@ static bh_message *lead_to(ending state, bh_worker *worker, bh_breaker *breaker)
     return taken;
 }
 
-/* Handles the messages: all but those that succeeded before. failed: how many attempts failed before. */
+/* Handles the other messages. succeeded, failed: how many attempts did so before. */
 static void expect_all_handled(rig *r, int succeeded, int failed)
 {
     tally handled = {.count = AT_HAND};
