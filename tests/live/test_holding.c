@@ -204,17 +204,6 @@ END_TEST
 
 /* --------------------------------------------------------------------------------------- messages that are refused */
 
-enum { FILLING_BYTES = 131072 - 8 - 12 - 2 - 4 - 1 - 1 - 1 - 4 }; /* of a header's value that fills its frame */
-
-static void publish_to_the_brim(rig *r)
-{
-    static char text[FILLING_BYTES];
-    memset(text, 'x', sizeof text);
-    amqp_table_entry_t header = entry_bytes("a", 'S', (bh_bytes){text, sizeof text});
-    amqp_basic_properties_t properties = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {1, &header}};
-    broker_publish(r->broker, "", r->queue, &properties, bh_str("brim"));
-}
-
 typedef struct calls {
     int count;
     int stop_after;
@@ -247,7 +236,7 @@ START_TEST(a_message_that_fits_no_frame_stops_nobody)
     rig *r = rig_in_a_hurry(rig_that_waits());
     expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 2)); /* one is left for the others */
     rig_start(r);
-    publish_to_the_brim(r);
+    broker_publish_filled(r->broker, "", r->queue, 0, bh_str("brim"));
     rig_publish(r, "work.a", "first");
     rig_publish(r, "work.a", "second");
     calls seen = {.stop_after = 3};

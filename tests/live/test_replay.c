@@ -238,12 +238,10 @@ END_TEST
 
 START_TEST(a_parked_message_without_room_for_a_replay_lets_others_go)
 {
-    static const char filler[131072 - 8 - 12 - 18 - 60]; /* room for what basic.get adds on 3.10, and for no more */
     rig *r = setup_rig(_i);
     rig_start(r);
-    amqp_table_entry_t header = entry_bytes("filler", AMQP_FIELD_KIND_BYTES, (bh_bytes){filler, sizeof filler});
-    amqp_basic_properties_t properties = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {1, &header}};
-    broker_publish(r->broker, "", r->parked, &properties, bh_str("large"));
+    /* room for what basic.get adds on 3.10, and for no more */
+    broker_publish_filled(r->broker, "", r->parked, 60, bh_str("large"));
     broker_publish_text(r->broker, "", r->parked, "small");
     replay_to(r, 10, BH_ERR_FRAME, 1, "frame_max");
     rig_take(r, "small");
