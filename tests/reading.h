@@ -1,8 +1,25 @@
-/* Structs of the interface as results, for the tests. */
+/* Structs of the interface as results, and headers as arguments, for the tests. */
 #ifndef BACKHOP_TESTS_READING_H
 #define BACKHOP_TESTS_READING_H
 
 #include <backhop/adapter/plan.h>
+
+/* Pushes a header, or begins a table or an array. The text of a string ends before its zero byte. */
+static inline bh_status push_int(bh_delivery *delivery, const char *name, int64_t value)
+{
+    return bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str(name), .integer = value});
+}
+
+static inline bh_status push_text(bh_delivery *delivery, const char *name, const char *value)
+{
+    return bh_delivery_push(delivery,
+                            &(bh_value){.type = BH_TYPE_STRING, .name = bh_str(name), .string = bh_str(value)});
+}
+
+static inline bh_status push_open(bh_delivery *delivery, bh_type type, const char *name)
+{
+    return bh_delivery_push(delivery, &(bh_value){.type = type, .name = bh_str(name)});
+}
 
 static inline bh_value header_of(const bh_delivery *delivery, bh_bytes name)
 {

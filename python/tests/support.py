@@ -24,12 +24,12 @@ FIRST = {"blocking", "blocking consume", "aio-pika", "aio-pika consume", "pika",
 """The first carrier of each code path. The fast profile has only these."""
 
 
-def carriers(*names: str, slow: bool = False) -> list[Any]:
-    """Returns the parameters of a test over carriers. The further ones are ``long``, or all that are slow."""
+def carriers(*names: str) -> list[Any]:
+    """Returns the parameters of a test over carriers. The further ones are ``long``."""
     found = []
     for name in names:
         marks = [needs_worker] if name.startswith("worker") else []
-        marks += [pytest.mark.long] if slow or name not in FIRST else []
+        marks += [pytest.mark.long] if name not in FIRST else []
         found.append(pytest.param(name, marks=marks))
     return found
 

@@ -563,14 +563,6 @@ class TestLive:
         assert broker.is_empty(name)
         assert broker.is_empty(f"{name}.parked")
 
-    def test_retry_after_is_a_floor(self, broker: Broker) -> None:
-        name, inbox, events = broker.queue(), Inbox(backhop.RetryAfter(0.3)), Events()
-        broker.publish(b"body", name)
-        with running(_worker(name, on_event=events, retry_events=True), inbox):
-            assert events.get("retried").delay >= 0.3
-            inbox.get()
-            assert inbox.get().last_delay == 0.315
-
     @either_way
     def test_a_parked_message_can_be_sent_back(self, broker: Broker, go: Any) -> None:
         name, inbox, events = broker.queue(), Inbox(backhop.Park()), Events()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import http.server
 import json
 import os
 import pty
@@ -190,6 +191,41 @@ def exporter(*arguments: object) -> Iterator[str]:
 def scrape(url: str) -> str:
     with urllib.request.urlopen(url, timeout=LIMIT_S) as answer:
         return answer.read().decode()
+
+
+@contextlib.contextmanager
+def http_api(answer: Callable[[str], tuple[int, bytes] | None]) -> Iterator[str]:
+    """Serves GET requests: `answer(path)` is a status and a body; None: there is no answer. Yields host and port."""
+    is_over = threading.Event()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1  # a head and its body leave together
+
+        def do_GET(self) -> None:  # noqa: N802
+            found = answer(self.path)
+            if found is None:
+                is_over.wait()
+                self.close_connection = True
+                return
+            status, body = found
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            is_over.set()
+            server.shutdown()
+            thread.join()
 
 
 class SlowChannel(Proxy):

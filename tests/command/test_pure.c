@@ -1,4 +1,5 @@
 /* Decisions of the command without a broker: conditions, kinds of errors, groups, the simulation. */
+#include "../reading.h"
 #include "observe/overdue.h"
 #include "parked/groups.h"
 #include "parked/waiting.h"
@@ -17,17 +18,12 @@ static void make(void)
     ck_assert_int_eq(bh_delivery_new(&delivery), BH_OK);
     ck_assert_int_eq(bh_history_new(&history), BH_OK);
     bh_delivery_set_routing_key(delivery, bh_str("orders.eu"));
-    bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_STRING,
-                                           .name = bh_str("backhop-error"),
-                                           .string = bh_str("TimeoutError: host 17 is silent\nmore")});
-    bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-attempts"), .integer = 4});
-    bh_delivery_push(delivery,
-                     &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-first-failure"), .integer = 1000000});
-    bh_delivery_push(delivery,
-                     &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("backhop-id"), .string = bh_str("a1")});
-    bh_delivery_push(
-        delivery, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("backhop-parked"), .string = bh_str("exhausted")});
-    bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("tenant"), .string = bh_str("Acme")});
+    push_text(delivery, "backhop-error", "TimeoutError: host 17 is silent\nmore");
+    push_int(delivery, "backhop-attempts", 4);
+    push_int(delivery, "backhop-first-failure", 1000000);
+    push_text(delivery, "backhop-id", "a1");
+    push_text(delivery, "backhop-parked", "exhausted");
+    push_text(delivery, "tenant", "Acme");
     bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_INT32, .name = bh_str("size"), .integer = -5});
     bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_BOOLEAN, .name = bh_str("paid"), .integer = 1});
     bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_DOUBLE, .name = bh_str("price"), .number = 99.5});
@@ -35,8 +31,8 @@ static void make(void)
                      &(bh_value){.type = BH_TYPE_DECIMAL, .name = bh_str("rate"), .integer = 125, .places = 1});
     bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_VOID, .name = bh_str("void")});
     bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_DOUBLE, .name = bh_str("nan"), .number = (double)NAN});
-    bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("big"), .integer = 9007199254740993});
-    bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_ARRAY, .name = bh_str("list")});
+    push_int(delivery, "big", 9007199254740993);
+    push_open(delivery, BH_TYPE_ARRAY, "list");
     bh_delivery_end(delivery);
     ck_assert_int_eq(bh_history_read(history, delivery, NULL), BH_OK);
 }
@@ -196,8 +192,7 @@ START_TEST(kinds_of_errors_beyond_the_most_count_as_one)
         for (int j = 0, rest = i; j < 5; j++, rest /= 20)
             error[6 + j] = (char)('g' + rest % 20); /* letters, as numbers are folded */
         bh_delivery_clear(delivery);
-        bh_delivery_push(delivery,
-                         &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("backhop-error"), .string = bh_str(error)});
+        push_text(delivery, "backhop-error", error);
         ck_assert_int_eq(bh_history_read(history, delivery, NULL), BH_OK);
         ck_assert(groups_add(&of, "orders.parked", history, -1));
     }

@@ -240,6 +240,15 @@ static bh_bytes draw_words(uint64_t *state)
     return (bh_bytes){own, size};
 }
 
+static bh_policy *fixed_policy(void)
+{
+    bh_policy *policy;
+    ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
+    ck_assert_int_eq(bh_policy_set_kind(policy, BH_KIND_FIXED), BH_OK);
+    ck_assert_int_eq(bh_policy_set_jitter(policy, BH_JITTER_NONE, 0), BH_OK);
+    return policy;
+}
+
 START_TEST(no_words_of_a_broker_lead_astray)
 {
     static const bh_strategy strategies[] = {BH_STRATEGY_LADDER, BH_STRATEGY_MESSAGE_TTL, BH_STRATEGY_NATIVE};
@@ -247,11 +256,8 @@ START_TEST(no_words_of_a_broker_lead_astray)
     uint64_t state = 1;
     for (int round = 0; round < 3000; round++) {
         bh_topology *topology;
-        bh_policy *policy;
+        bh_policy *policy = fixed_policy();
         bh_declaring *declaring;
-        ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
-        ck_assert_int_eq(bh_policy_set_kind(policy, BH_KIND_FIXED), BH_OK);
-        ck_assert_int_eq(bh_policy_set_jitter(policy, BH_JITTER_NONE, 0), BH_OK);
         ck_assert_int_eq(bh_topology_new(&topology, bh_str("orders")), BH_OK);
         ck_assert_int_eq(bh_topology_set_strategy(topology, strategies[round % 3]), BH_OK);
         ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
@@ -274,16 +280,16 @@ START_TEST(no_words_of_a_broker_lead_astray)
 }
 END_TEST
 
+static bh_declared *declared;
+static bh_declaring *orders, *mails; /* which share it */
+
 /* A topology of the ladder with the rung of one second, and the one of 0.1 s on demand. */
-static bh_declaring *declaring_of(const char *queue, int64_t rung_ms, bh_declared *declared)
+static bh_declaring *declaring_of(const char *queue, int64_t rung_ms)
 {
     bh_topology *topology;
-    bh_policy *policy;
+    bh_policy *policy = fixed_policy();
     bh_declaring *declaring;
-    ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
-    ck_assert_int_eq(bh_policy_set_kind(policy, BH_KIND_FIXED), BH_OK);
     ck_assert_int_eq(bh_policy_set_initial_ms(policy, rung_ms), BH_OK);
-    ck_assert_int_eq(bh_policy_set_jitter(policy, BH_JITTER_NONE, 0), BH_OK);
     ck_assert_int_eq(bh_policy_set_max_retry_after_ms(policy, 100), BH_OK);
     ck_assert_int_eq(bh_topology_new(&topology, bh_str(queue)), BH_OK);
     ck_assert_int_eq(bh_topology_set_work_queue_type(topology, BH_QUEUE_QUORUM), BH_OK);
@@ -316,15 +322,27 @@ static const char *play_steps(bh_declaring *declaring, bh_mode mode, int64_t run
     return names;
 }
 
+static void set_up(void)
+{
+    ck_assert_int_eq(bh_declared_new(&declared), BH_OK);
+    orders = declaring_of("orders", 1000);
+    mails = declaring_of("mails", 1000);
+}
+
+static void tear_down(void)
+{
+    bh_declaring_free(orders);
+    bh_declaring_free(mails);
+    bh_declared_free(declared);
+}
+
 #define FIRST "backhop.unroutable backhop.return "
 
 START_TEST(a_second_work_queue_of_a_namespace_declares_its_own_part_alone)
 {
-    bh_declared *declared;
-    ck_assert_int_eq(bh_declared_new(&declared), BH_OK);
-    bh_declaring *orders = declaring_of("orders", 1000, declared), *mails = declaring_of("mails", 1000, declared);
-    bh_declaring *slow = declaring_of("slow", 2000, declared);
-    bh_declared_free(declared); /* they share it */
+    bh_declaring *slow = declaring_of("slow", 2000);
+    bh_declared_free(declared); /* they keep it */
+    declared = NULL;
     ck_assert_str_eq(play_steps(orders, BH_MODE_CREATE, 0, "", 0), FIRST "orders.parked orders backhop.wait.1000 ");
     ck_assert_str_eq(play_steps(mails, BH_MODE_CREATE, 0, "", 0), "mails.parked mails ");
     ck_assert_int_eq(bh_declaring_status(mails), BH_OK);
@@ -337,17 +355,12 @@ START_TEST(a_second_work_queue_of_a_namespace_declares_its_own_part_alone)
     /* nor does declaring the same work queue again */
     ck_assert_str_eq(play_steps(mails, BH_MODE_CREATE, 0, "", 0), FIRST "mails.parked mails backhop.wait.1000 ");
     ck_assert_str_eq(play_steps(orders, BH_MODE_CREATE, 0, "", 0), "orders.parked orders ");
-    bh_declaring_free(orders);
-    bh_declaring_free(mails);
     bh_declaring_free(slow);
 }
 END_TEST
 
 START_TEST(what_was_refused_or_may_be_lost_is_declared_again)
 {
-    bh_declared *declared;
-    ck_assert_int_eq(bh_declared_new(&declared), BH_OK);
-    bh_declaring *orders = declaring_of("orders", 1000, declared), *mails = declaring_of("mails", 1000, declared);
     ck_assert_str_eq(play_steps(orders, BH_MODE_CREATE, 0, "backhop.return", 406), FIRST);
     ck_assert_str_eq(play_steps(mails, BH_MODE_CREATE, 0, "mails", 406), "backhop.return mails.parked mails ");
     ck_assert_int_eq(bh_declaring_status(mails), BH_ERR_CLASH);
@@ -362,9 +375,6 @@ START_TEST(what_was_refused_or_may_be_lost_is_declared_again)
     ck_assert_int_eq(bh_declaring_set_declared(NULL, declared), BH_ERR_ARGUMENT);
     bh_declared_clear(NULL);
     bh_declared_free(NULL);
-    bh_declared_free(declared);
-    bh_declaring_free(orders);
-    bh_declaring_free(mails);
 }
 END_TEST
 
@@ -388,9 +398,6 @@ static int play_without_exchange(bh_declaring *declaring, int losses)
 
 START_TEST(a_binding_whose_exchange_was_deleted_meanwhile_begins_again_once)
 {
-    bh_declared *declared;
-    ck_assert_int_eq(bh_declared_new(&declared), BH_OK);
-    bh_declaring *orders = declaring_of("orders", 1000, declared), *mails = declaring_of("mails", 1000, declared);
     play_steps(orders, BH_MODE_CREATE, 0, "", 0);
     /* orders declared the exchange, and somebody deleted it: its own part, then all */
     ck_assert_int_eq(bh_declaring_begin(mails, BH_MODE_CREATE, 0), BH_OK);
@@ -414,40 +421,27 @@ START_TEST(a_binding_whose_exchange_was_deleted_meanwhile_begins_again_once)
     ck_assert_int_eq(bh_declaring_look(mails, BH_MODE_CREATE), BH_OK);
     ck_assert_int_eq(play_without_exchange(mails, 2), 2 + 7 + 7);
     ck_assert_str_eq(bh_declaring_error(mails).data, text);
-    bh_declaring_free(orders);
-    bh_declaring_free(mails);
-    bh_declared_free(declared);
 }
 END_TEST
 
 START_TEST(what_only_begins_as_the_work_queues_name_is_the_namespaces)
 {
-    bh_declared *declared;
-    ck_assert_int_eq(bh_declared_new(&declared), BH_OK);
-    bh_declaring *orders = declaring_of("orders", 1000, declared), *back = declaring_of("back", 1000, declared);
-    bh_declaring *namesake = declaring_of("backhop", 1000, declared); /* all is its own: declared once more, at worst */
+    bh_declaring *back = declaring_of("back", 1000);
+    bh_declaring *namesake = declaring_of("backhop", 1000); /* all is its own: declared once more, at worst */
     play_steps(orders, BH_MODE_CREATE, 0, "", 0);
     ck_assert_str_eq(play_steps(back, BH_MODE_CREATE, 0, "", 0), "back.parked back ");
     ck_assert_str_eq(play_steps(namesake, BH_MODE_CREATE, 0, "", 0), FIRST "backhop.parked backhop backhop.wait.1000 ");
-    bh_declaring_free(orders);
     bh_declaring_free(back);
     bh_declaring_free(namesake);
-    bh_declared_free(declared);
 }
 END_TEST
 
 START_TEST(of_the_same_name_with_other_arguments_nothing_is_left_out)
 {
     bh_topology *topology;
-    bh_policy *policy;
-    bh_declared *declared;
-    bh_declaring *orders, *classic;
-    ck_assert_int_eq(bh_declared_new(&declared), BH_OK);
-    orders = declaring_of("orders", 1000, declared);
+    bh_policy *policy = fixed_policy();
+    bh_declaring *classic;
     play_steps(orders, BH_MODE_CREATE, 0, "", 0);
-    ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
-    ck_assert_int_eq(bh_policy_set_kind(policy, BH_KIND_FIXED), BH_OK);
-    ck_assert_int_eq(bh_policy_set_jitter(policy, BH_JITTER_NONE, 0), BH_OK);
     ck_assert_int_eq(bh_topology_new(&topology, bh_str("mails")), BH_OK);
     ck_assert_int_eq(bh_topology_set_queue_type(topology, BH_QUEUE_CLASSIC), BH_OK);
     ck_assert_int_eq(bh_topology_set_namespace(topology, bh_str("backhop")), BH_OK);
@@ -460,25 +454,20 @@ START_TEST(of_the_same_name_with_other_arguments_nothing_is_left_out)
     bh_topology_free(topology);
     bh_policy_free(policy);
     bh_declaring_free(classic);
-    bh_declaring_free(orders);
-    bh_declared_free(declared);
 }
 END_TEST
 
 START_TEST(what_is_remembered_is_bounded)
 {
-    bh_declared *declared;
-    ck_assert_int_eq(bh_declared_new(&declared), BH_OK);
     int anew = 0;
     for (int i = 0; i < 12000; i++) {
         char queue[32];
         snprintf(queue, sizeof queue, "q%d", i);
-        bh_declaring *each = declaring_of(queue, 1000, declared);
+        bh_declaring *each = declaring_of(queue, 1000);
         anew += strncmp(play_steps(each, BH_MODE_CREATE, 0, "", 0), FIRST, strlen(FIRST)) == 0;
         bh_declaring_free(each);
     }
     ck_assert_int_eq(anew, 2); /* the first, and one when 10 000 were known */
-    bh_declared_free(declared);
 }
 END_TEST
 
@@ -504,11 +493,8 @@ static const struct {
 
 START_TEST(a_consumer_needs_the_least_permissions)
 {
-    bh_policy *policy;
+    bh_policy *policy = fixed_policy();
     bh_topology *topology;
-    ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
-    ck_assert_int_eq(bh_policy_set_kind(policy, BH_KIND_FIXED), BH_OK);
-    ck_assert_int_eq(bh_policy_set_jitter(policy, BH_JITTER_NONE, 0), BH_OK);
     ck_assert_int_eq(bh_topology_new(&topology, bh_str("or.ders")), BH_OK);
     ck_assert_uint_eq(bh_topology_permission(topology, BH_MODE_NONE, BH_PERMISSION_READ).size, 0); /* not built */
     ck_assert_int_eq(bh_topology_set_strategy(topology, permissions[_i].strategy), BH_OK);
@@ -529,6 +515,7 @@ Suite *suite_declaring(void)
     Suite *suite = suite_create("declaring");
     vectors_add(suite, &all, a_vector);
     TCase *calls = tcase_create("calls");
+    tcase_add_checked_fixture(calls, set_up, tear_down);
     tcase_add_test(calls, what_cannot_be_is_refused);
     tcase_add_test(calls, no_words_of_a_broker_lead_astray);
     tcase_add_test(calls, a_second_work_queue_of_a_namespace_declares_its_own_part_alone);

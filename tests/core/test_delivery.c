@@ -200,7 +200,7 @@ START_TEST(an_end_without_a_begin_is_refused)
     bh_delivery *d = NULL;
     ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
     ck_assert_int_eq(bh_delivery_end(d), BH_ERR_STATE);
-    ck_assert_int_eq(bh_delivery_push(d, &(bh_value){.type = BH_TYPE_TABLE, .name = bh_str("t")}), BH_OK);
+    ck_assert_int_eq(push_open(d, BH_TYPE_TABLE, "t"), BH_OK);
     ck_assert_int_eq(bh_delivery_end(d), BH_OK);
     ck_assert_int_eq(bh_delivery_end(d), BH_ERR_STATE);
     bh_delivery_free(d);
@@ -215,7 +215,7 @@ START_TEST(clear_forgets_everything_and_an_open_table_too)
     ck_assert_int_eq(bh_delivery_set_routing_key(d, bh_str("r")), BH_OK);
     ck_assert_int_eq(bh_delivery_set_property(d, BH_PROPERTY_TYPE, bh_str("t")), BH_OK);
     ck_assert_int_eq(bh_delivery_set_number(d, BH_PROPERTY_PRIORITY, 3), BH_OK);
-    ck_assert_int_eq(bh_delivery_push(d, &(bh_value){.type = BH_TYPE_TABLE, .name = bh_str("t")}), BH_OK);
+    ck_assert_int_eq(push_open(d, BH_TYPE_TABLE, "t"), BH_OK);
     bh_delivery_clear(d);
     ck_assert_int_eq(bh_delivery_end(d), BH_ERR_STATE);
     ck_assert_uint_eq(bh_delivery_exchange(d).size, 0);
@@ -233,8 +233,7 @@ START_TEST(beyond_the_last_value_there_is_nothing)
 {
     bh_delivery *d = NULL;
     ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
-    ck_assert_int_eq(
-        bh_delivery_push(d, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("a"), .string = bh_str("b")}), BH_OK);
+    ck_assert_int_eq(push_text(d, "a", "b"), BH_OK);
     const bh_delivery *deliveries[] = {d, NULL};
     for (size_t i = 0; i < 2; i++) {
         ck_assert_uint_eq(bh_delivery_value_count(deliveries[i]), 1 - i);
@@ -258,8 +257,7 @@ START_TEST(what_was_pushed_is_copied)
     ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
     char name[] = "name";
     char value[] = "value";
-    ck_assert_int_eq(
-        bh_delivery_push(d, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str(name), .string = bh_str(value)}), BH_OK);
+    ck_assert_int_eq(push_text(d, name, value), BH_OK);
     ck_assert_int_eq(bh_delivery_set_exchange(d, bh_str(value)), BH_OK);
     memset(name, 'x', 4);
     memset(value, 'x', 5);

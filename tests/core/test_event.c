@@ -1,3 +1,4 @@
+#include "../reading.h"
 #include "suites.h"
 #include "vectors.h"
 
@@ -195,15 +196,10 @@ static nouns make_nouns(void)
     ck_assert_int_eq(bh_delivery_new(&self.delivery), BH_OK);
     ck_assert_int_eq(bh_history_new(&self.history), BH_OK);
     ck_assert_int_eq(bh_plan_new(&self.plan), BH_OK);
-    bh_delivery_push(self.delivery,
-                     &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-attempts"), .integer = 2});
-    bh_delivery_push(
-        self.delivery,
-        &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-first-failure"), .integer = NOW_MS - 90000});
-    bh_delivery_push(self.delivery,
-                     &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-due"), .integer = NOW_MS - 250});
-    bh_delivery_push(self.delivery,
-                     &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("backhop-id"), .string = bh_str("o-17")});
+    push_int(self.delivery, "backhop-attempts", 2);
+    push_int(self.delivery, "backhop-first-failure", NOW_MS - 90000);
+    push_int(self.delivery, "backhop-due", NOW_MS - 250);
+    push_text(self.delivery, "backhop-id", "o-17");
     ck_assert_int_eq(bh_history_read(self.history, self.delivery, self.topology), BH_OK);
     return self;
 }
@@ -289,24 +285,20 @@ START_TEST(what_a_stranger_says_of_when_it_is_due_is_bounded)
     nouns of = make_nouns();
     for (size_t i = 0; i < sizeof dues / sizeof dues[0]; i++) {
         bh_delivery_clear(of.delivery);
-        bh_delivery_push(of.delivery,
-                         &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-attempts"), .integer = 2});
-        bh_delivery_push(of.delivery,
-                         &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-due"), .integer = dues[i]});
+        push_int(of.delivery, "backhop-attempts", 2);
+        push_int(of.delivery, "backhop-due", dues[i]);
         ck_assert_int_eq(bh_history_read(of.history, of.delivery, of.topology), BH_OK);
         ck_assert_int_eq(bh_history_lateness_ms(of.history, 0, NOW_MS), -1);
         ck_assert_int_eq(bh_history_lateness_ms(of.history, 0, INT64_MIN), -1);
         ck_assert_int_eq(bh_history_lateness_ms(of.history, 0, INT64_MAX), -1);
     }
     bh_delivery_clear(of.delivery);
-    bh_delivery_push(of.delivery, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-attempts"), .integer = 2});
-    bh_delivery_push(of.delivery,
-                     &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-due"), .integer = NOW_MS + 40});
+    push_int(of.delivery, "backhop-attempts", 2);
+    push_int(of.delivery, "backhop-due", NOW_MS + 40);
     ck_assert_int_eq(bh_history_read(of.history, of.delivery, of.topology), BH_OK);
     ck_assert_int_eq(bh_history_lateness_ms(of.history, 0, NOW_MS), 0); /* clocks differ */
     bh_delivery_clear(of.delivery);
-    bh_delivery_push(of.delivery,
-                     &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-due"), .integer = NOW_MS - 40});
+    push_int(of.delivery, "backhop-due", NOW_MS - 40);
     ck_assert_int_eq(bh_history_read(of.history, of.delivery, of.topology), BH_OK);
     ck_assert_int_eq(bh_history_lateness_ms(of.history, 0, NOW_MS), -1); /* it never failed */
     ck_assert_int_eq(bh_history_lateness_ms(NULL, 0, NOW_MS), -1);

@@ -1,7 +1,6 @@
 #include "../reading.h"
 #include "suites.h"
 #include "vectors.h"
-#include "../reading.h"
 
 static vectors all;
 
@@ -142,47 +141,46 @@ START_TEST(a_vector)
 }
 END_TEST
 
+static bh_delivery *d;
+static bh_history *h;
+
+static void set_up(void)
+{
+    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
+    ck_assert_int_eq(bh_history_new(&h), BH_OK);
+}
+
+static void tear_down(void)
+{
+    bh_history_free(h);
+    bh_delivery_free(d);
+}
+
 START_TEST(missing_arguments_are_refused)
 {
-    bh_delivery *d = NULL;
-    bh_history *h = NULL;
     ck_assert_int_eq(bh_history_new(NULL), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_history_new(&h), BH_OK);
-    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
     ck_assert_int_eq(bh_history_read(NULL, d, NULL), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_history_read(h, NULL, NULL), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_history_set_legacy_counter(NULL, bh_str("x")), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_history_add_wait_queue(NULL, bh_str("x")), BH_ERR_ARGUMENT);
-    bh_history_free(h);
     bh_history_free(NULL);
-    bh_delivery_free(d);
 }
 END_TEST
 
 START_TEST(an_open_table_is_refused)
 {
-    bh_delivery *d = NULL;
-    bh_history *h = NULL;
-    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
-    ck_assert_int_eq(bh_history_new(&h), BH_OK);
-    ck_assert_int_eq(bh_delivery_push(d, &(bh_value){.type = BH_TYPE_ARRAY, .name = bh_str("x-death")}), BH_OK);
-    ck_assert_int_eq(bh_delivery_push(d, &(bh_value){.type = BH_TYPE_TABLE, .name = bh_str("")}), BH_OK);
+    ck_assert_int_eq(push_open(d, BH_TYPE_ARRAY, "x-death"), BH_OK);
+    ck_assert_int_eq(push_open(d, BH_TYPE_TABLE, ""), BH_OK);
     ck_assert_int_eq(bh_history_read(h, d, NULL), BH_ERR_STATE);
     ck_assert_int_eq(bh_delivery_end(d), BH_OK);
     ck_assert_int_eq(bh_history_read(h, d, NULL), BH_ERR_STATE);
     ck_assert_int_eq(bh_delivery_end(d), BH_OK);
     ck_assert_int_eq(bh_history_read(h, d, NULL), BH_OK);
-    bh_history_free(h);
-    bh_delivery_free(d);
 }
 END_TEST
 
 START_TEST(an_index_out_of_range_gives_nothing)
 {
-    bh_delivery *d = NULL;
-    bh_history *h = NULL;
-    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
-    ck_assert_int_eq(bh_history_new(&h), BH_OK);
     ck_assert_int_eq(bh_history_read(h, d, NULL), BH_OK);
     const size_t indexes[] = {0, 1, (size_t)-1};
     for (size_t i = 0; i < 3; i++) {
@@ -197,25 +195,14 @@ START_TEST(an_index_out_of_range_gives_nothing)
         ck_assert_int_eq(death.first_time_s, -1);
         ck_assert_str_eq(bh_history_problem(h, indexes[i]).data, "");
     }
-    bh_history_free(h);
-    bh_delivery_free(d);
 }
 END_TEST
 
 START_TEST(reading_another_delivery_forgets_the_one_before)
 {
-    bh_delivery *d = NULL;
-    bh_history *h = NULL;
-    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
-    ck_assert_int_eq(bh_history_new(&h), BH_OK);
-    ck_assert_int_eq(
-        bh_delivery_push(d, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-attempts"), .integer = 3}),
-        BH_OK);
-    ck_assert_int_eq(
-        bh_delivery_push(d, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("backhop-id"), .string = bh_str("one")}),
-        BH_OK);
-    ck_assert_int_eq(
-        bh_delivery_push(d, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-error"), .integer = 3}), BH_OK);
+    ck_assert_int_eq(push_int(d, "backhop-attempts", 3), BH_OK);
+    ck_assert_int_eq(push_text(d, "backhop-id", "one"), BH_OK);
+    ck_assert_int_eq(push_int(d, "backhop-error", 3), BH_OK);
     ck_assert_int_eq(bh_history_read(h, d, NULL), BH_OK);
     ck_assert_int_eq(bh_history_attempts(h), 3);
     ck_assert_uint_eq(problem_count(h), 1);
@@ -225,17 +212,11 @@ START_TEST(reading_another_delivery_forgets_the_one_before)
     ck_assert_int_eq(past_of(h).source, BH_SOURCE_NONE);
     ck_assert_str_eq(bh_history_id(h).data, "");
     ck_assert_uint_eq(problem_count(h), 0);
-    bh_history_free(h);
-    bh_delivery_free(d);
 }
 END_TEST
 
 START_TEST(a_legacy_counter_can_be_taken_back)
 {
-    bh_delivery *d = NULL;
-    bh_history *h = NULL;
-    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
-    ck_assert_int_eq(bh_history_new(&h), BH_OK);
     ck_assert_int_eq(
         bh_delivery_push(d, &(bh_value){.type = BH_TYPE_INT32, .name = bh_str("x-retry-count"), .integer = 3}), BH_OK);
     ck_assert_int_eq(bh_history_set_legacy_counter(h, bh_str("x-retry-count")), BH_OK);
@@ -244,43 +225,30 @@ START_TEST(a_legacy_counter_can_be_taken_back)
     ck_assert_int_eq(bh_history_set_legacy_counter(h, bh_str("")), BH_OK);
     ck_assert_int_eq(bh_history_read(h, d, NULL), BH_OK);
     ck_assert_int_eq(bh_history_attempts(h), 0);
-    bh_history_free(h);
-    bh_delivery_free(d);
 }
 END_TEST
 
 /* Checks the story of these headers: values of digits are whole numbers. */
 static void expect_story(const char *const headers[][2], const char *story)
 {
-    bh_delivery *delivery;
-    bh_history *history;
-    ck_assert_int_eq(bh_delivery_new(&delivery), BH_OK);
-    ck_assert_int_eq(bh_history_new(&history), BH_OK);
-    ck_assert_str_eq(bh_history_explanation(history).data, "");
+    bh_delivery_clear(d);
     for (size_t i = 0; headers[i][0]; i++) {
         char *end;
         long long number = strtoll(headers[i][1], &end, 10);
         if (*end == '\0')
-            ck_assert_int_eq(
-                bh_delivery_push(delivery,
-                                 &(bh_value){.type = BH_TYPE_INT64, .name = bh_str(headers[i][0]), .integer = number}),
-                BH_OK);
+            ck_assert_int_eq(push_int(d, headers[i][0], number), BH_OK);
         else
-            ck_assert_int_eq(bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_STRING,
-                                                                    .name = bh_str(headers[i][0]),
-                                                                    .string = bh_str(headers[i][1])}),
-                             BH_OK);
+            ck_assert_int_eq(push_text(d, headers[i][0], headers[i][1]), BH_OK);
     }
     for (int again = 0; again < 2; again++) {
-        ck_assert_int_eq(bh_history_read(history, delivery, NULL), BH_OK);
-        ck_assert_str_eq(bh_history_explanation(history).data, story);
+        ck_assert_int_eq(bh_history_read(h, d, NULL), BH_OK);
+        ck_assert_str_eq(bh_history_explanation(h).data, story);
     }
-    bh_history_free(history);
-    bh_delivery_free(delivery);
 }
 
 START_TEST(a_story_tells_all_that_is_known)
 {
+    ck_assert_str_eq(bh_history_explanation(h).data, "");
     expect_story((const char *const[][2]){{NULL, NULL}}, "It never failed.");
     expect_story(
         (const char *const[][2]){{"backhop-deferrals", "2"}, {NULL, NULL}},
@@ -340,6 +308,7 @@ Suite *suite_history(void)
     Suite *suite = suite_create("history");
     vectors_add(suite, &all, a_vector);
     TCase *calls = tcase_create("calls");
+    tcase_add_checked_fixture(calls, set_up, tear_down);
     tcase_add_test(calls, missing_arguments_are_refused);
     tcase_add_test(calls, an_open_table_is_refused);
     tcase_add_test(calls, an_index_out_of_range_gives_nothing);

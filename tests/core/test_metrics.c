@@ -1,3 +1,4 @@
+#include "../reading.h"
 #include "suites.h"
 
 #include <backhop/adapter/event.h>
@@ -199,11 +200,9 @@ static bh_history *history_of(int64_t attempts)
     ck_assert_int_eq(bh_delivery_new(&delivery), BH_OK);
     ck_assert_int_eq(bh_history_new(&history), BH_OK);
     if (attempts > 0) {
-        bh_delivery_push(delivery,
-                         &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-attempts"), .integer = attempts});
-        bh_delivery_push(delivery,
-                         &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-first-failure"), .integer = 1000});
-        bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-due"), .integer = 5000});
+        push_int(delivery, "backhop-attempts", attempts);
+        push_int(delivery, "backhop-first-failure", 1000);
+        push_int(delivery, "backhop-due", 5000);
     }
     ck_assert_int_eq(bh_history_read(history, delivery, NULL), BH_OK);
     bh_delivery_free(delivery);

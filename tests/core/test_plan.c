@@ -421,10 +421,7 @@ static void compare_with_preview(int64_t attempt)
     int64_t lowest_ms = preview_at(t, p, attempt).lowest_ms;
     int64_t highest_ms = preview_at(t, p, attempt).highest_ms;
     bh_delivery_clear(d);
-    ck_assert_int_eq(
-        bh_delivery_push(
-            d, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-attempts"), .integer = attempt - 1}),
-        BH_OK);
+    ck_assert_int_eq(push_int(d, "backhop-attempts", attempt - 1), BH_OK);
     ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
     for (int step = 0; step < STEPS * PICKS; step++) {
         char random[BH_PLAN_RANDOM_BYTES] = {0};
@@ -555,7 +552,7 @@ START_TEST(an_open_table_is_refused)
 {
     bh_bytes random = {zeros, sizeof zeros};
     ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
-    ck_assert_int_eq(bh_delivery_push(d, &(bh_value){.type = BH_TYPE_TABLE, .name = bh_str("open")}), BH_OK);
+    ck_assert_int_eq(push_open(d, BH_TYPE_TABLE, "open"), BH_OK);
     ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_ERR_STATE);
     ck_assert_int_eq(bh_plan_guard(plan, d, h, p, t, 0, random), BH_ERR_STATE);
     ck_assert_int_eq(bh_plan_replay(plan, d, h, t, random), BH_ERR_STATE);

@@ -141,21 +141,34 @@ END_TEST
 
 /* --- Calls ------------------------------------------------------------------------------------------------------ */
 
-START_TEST(missing_arguments_are_refused)
+static bh_relay *relay;
+static bh_delivery *d;
+static bh_history *h;
+static bh_plan *plan;
+static const char zeros[BH_PLAN_RANDOM_BYTES];
+static const bh_bytes random = {zeros, sizeof zeros};
+
+static void set_up(void)
 {
-    bh_relay *relay = NULL;
-    bh_delivery *d = NULL;
-    bh_history *h = NULL;
-    bh_plan *plan = NULL;
-    bh_dead_letter letter;
-    const char zeros[BH_PLAN_RANDOM_BYTES] = {0};
-    bh_bytes random = {zeros, sizeof zeros};
-    bh_bytes none = {NULL, 0};
-    ck_assert_int_eq(bh_relay_new(NULL), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_relay_new(&relay), BH_OK);
     ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
     ck_assert_int_eq(bh_history_new(&h), BH_OK);
     ck_assert_int_eq(bh_plan_new(&plan), BH_OK);
+}
+
+static void tear_down(void)
+{
+    bh_plan_free(plan);
+    bh_history_free(h);
+    bh_delivery_free(d);
+    bh_relay_free(relay);
+}
+
+START_TEST(missing_arguments_are_refused)
+{
+    bh_dead_letter letter;
+    bh_bytes none = {NULL, 0};
+    ck_assert_int_eq(bh_relay_new(NULL), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_relay_add_queue(NULL, bh_str("email"), NULL), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_relay_add_queue(relay, none, NULL), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_relay_set_queue_type(NULL, BH_QUEUE_QUORUM), BH_ERR_ARGUMENT);
@@ -174,26 +187,12 @@ START_TEST(missing_arguments_are_refused)
     ck_assert_int_eq(bh_relay_plan(relay, NULL, d, h, 1, 0, random), BH_ERR_ARGUMENT);
     ck_assert_uint_eq(bh_relay_error(NULL).size, 0);
     bh_relay_free(NULL);
-    bh_plan_free(plan);
-    bh_history_free(h);
-    bh_delivery_free(d);
-    bh_relay_free(relay);
 }
 END_TEST
 
 START_TEST(nothing_is_read_before_it_is_built_nor_decided_before_it_is_read)
 {
-    bh_relay *relay = NULL;
-    bh_delivery *d = NULL;
-    bh_history *h = NULL;
-    bh_plan *plan = NULL;
     bh_dead_letter letter;
-    const char zeros[BH_PLAN_RANDOM_BYTES] = {0};
-    bh_bytes random = {zeros, sizeof zeros};
-    ck_assert_int_eq(bh_relay_new(&relay), BH_OK);
-    ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
-    ck_assert_int_eq(bh_history_new(&h), BH_OK);
-    ck_assert_int_eq(bh_plan_new(&plan), BH_OK);
     ck_assert_int_eq(bh_relay_build(relay), BH_ERR_STATE);
     ck_assert_int_eq(bh_relay_add_queue(relay, bh_str("email"), NULL), BH_OK);
     ck_assert_int_eq(bh_relay_read(relay, d, h, &letter), BH_ERR_STATE);
@@ -209,10 +208,6 @@ START_TEST(nothing_is_read_before_it_is_built_nor_decided_before_it_is_read)
     ck_assert(!relay->served[0].is_pattern);
     ck_assert(relay->served[1].is_pattern);
     ck_assert_str_eq(bh__relay_name_of(relay, &relay->served[1]).data, "webhook.*");
-    bh_plan_free(plan);
-    bh_history_free(h);
-    bh_delivery_free(d);
-    bh_relay_free(relay);
 }
 END_TEST
 
@@ -222,6 +217,7 @@ Suite *suite_relay(void)
     all = vectors_load("relay");
     vectors_add(suite, &all, a_vector);
     TCase *calls = tcase_create("calls");
+    tcase_add_checked_fixture(calls, set_up, tear_down);
     tcase_add_test(calls, missing_arguments_are_refused);
     tcase_add_test(calls, nothing_is_read_before_it_is_built_nor_decided_before_it_is_read);
     suite_add_tcase(suite, calls);

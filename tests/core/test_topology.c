@@ -1,3 +1,4 @@
+#include "../reading.h"
 #include "suites.h"
 #include "vectors.h"
 
@@ -410,13 +411,11 @@ START_TEST(a_message_is_the_work_queues_by_the_header_that_names_it)
     ck_assert_int_eq(bh_topology_owns(topology, delivery), 0);
     for (size_t i = 0; i < sizeof queues / sizeof queues[0]; i++) {
         bh_delivery_clear(delivery);
-        bh_delivery_push(
-            delivery,
-            &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("backhop-queue"), .string = bh_str(queues[i])});
+        push_text(delivery, "backhop-queue", queues[i]);
         ck_assert_int_eq(bh_topology_owns(topology, delivery), i == 0);
     }
     bh_delivery_clear(delivery);
-    bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-queue"), .integer = 1});
+    push_int(delivery, "backhop-queue", 1);
     ck_assert_int_eq(bh_topology_owns(topology, delivery), 0);
     ck_assert_int_eq(bh_topology_owns(NULL, delivery), 0);
     ck_assert_int_eq(bh_topology_owns(topology, NULL), 0);

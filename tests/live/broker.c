@@ -779,6 +779,17 @@ static int read_confirm(broker *self, uint64_t before, char *confirmed)
     return count;
 }
 
+void broker_publish_filled(broker *self, const char *exchange, const char *routing_key, size_t spare, bh_bytes body)
+{
+    static char filler[FRAME_ROOM];
+    for (size_t i = 0; i < sizeof filler; i++)
+        filler[i] = (char)i;
+    bh_bytes value = {filler, sizeof filler - FILLER_OVERHEAD - spare};
+    amqp_table_entry_t header = entry_bytes("filler", AMQP_FIELD_KIND_BYTES, value);
+    amqp_basic_properties_t properties = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {1, &header}};
+    broker_publish(self, exchange, routing_key, &properties, body);
+}
+
 void broker_publish_numbers(broker *self, const char *queue, int count)
 {
     enum { AHEAD = 1000 };

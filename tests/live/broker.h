@@ -104,6 +104,13 @@ void broker_publish_with_id(broker *self, const char *exchange, const char *rout
 int broker_try_publish(broker *self, const char *exchange, const char *routing_key,
                        const amqp_basic_properties_t *properties, bh_bytes body);
 
+enum {
+    FRAME_ROOM = 131072 - 8 - 12,           /* of the default frame_max: for flags, properties and headers */
+    FILLER_OVERHEAD = 2 + 4 + 1 + 6 + 1 + 4 /* flags, the table's length, "filler" and its type and length */
+};
+/* Publishes a message with a header "filler" that leaves so much of this room. Its bytes are 0, 1, 2, ... */
+void broker_publish_filled(broker *self, const char *exchange, const char *routing_key, size_t spare, bh_bytes body);
+
 /* Publishes the numbers from 0 to count - 1, in decimal, and waits for their confirms. */
 void broker_publish_numbers(broker *self, const char *queue, int count);
 

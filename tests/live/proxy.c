@@ -236,11 +236,6 @@ void proxy_await_answer(proxy *self)
     ck_assert_msg(self->has_answer, "the broker was not asked, or gave no answer, within %d ms", LIMIT_MS);
 }
 
-void proxy_cut_from_broker(proxy *self, int connection, int bytes)
-{
-    self->limits[BROKER][connection] = bytes;
-}
-
 void proxy_cut_to_broker(proxy *self, int connection, int bytes)
 {
     self->limits[CLIENT][connection] = bytes;

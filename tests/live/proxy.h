@@ -18,9 +18,7 @@ void proxy_hold_broker(proxy *self, int connections);
  * waits until an answer is held. */
 void proxy_hold_answer_to(proxy *self, const char *name);
 void proxy_await_answer(proxy *self);
-/* Lets so many bytes more go from the broker to this connection, or from it to the broker, and then ends it. A larger
- * frame is then cut within. */
-void proxy_cut_from_broker(proxy *self, int connection, int bytes);
+/* Lets so many bytes more go from this connection to the broker, and then ends it. */
 void proxy_cut_to_broker(proxy *self, int connection, int bytes);
 /* Ends from now on each connection whose client sends this text, as a proxy between does that cannot stand it. The text
  * outlives the proxy; NULL: none. The second returns how often it did. */

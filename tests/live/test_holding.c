@@ -5,13 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static rig *started_rig(void)
-{
-    rig *r = setup_rig(setup_first());
-    rig_start(r);
-    return r;
-}
-
 static rig *waiting_rig(void)
 {
     rig *r = rig_that_waits();
@@ -211,21 +204,6 @@ END_TEST
 
 /* --------------------------------------------------------------------------------------- messages that are refused */
 
-enum {
-    FILLING_BYTES = 131072 - 8 - 12 - 2 - 4 - 1 - 1 - 1 - 4, /* of a header's value that fills its frame */
-    COUNT_BYTES = 32                                         /* for x-delivery-count, which basic.get of 3.10 adds */
-};
-
-static void publish_to_the_brim(rig *r, const char *queue, size_t room)
-{
-    static char text[FILLING_BYTES];
-    memset(text, 'x', sizeof text);
-    bh_bytes value = {text, sizeof text - room};
-    amqp_table_entry_t header = entry_bytes("a", 'S', value);
-    amqp_basic_properties_t properties = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {1, &header}};
-    broker_publish(r->broker, "", queue, &properties, bh_str("brim"));
-}
-
 typedef struct calls {
     int count;
     int stop_after;
@@ -255,8 +233,10 @@ static void note_refused(bh_worker *worker, const bh_event *event, void *data)
 
 START_TEST(a_message_that_fits_no_frame_stops_nobody)
 {
-    rig *r = waiting_rig();
-    publish_to_the_brim(r, r->queue, 0);
+    rig *r = rig_in_a_hurry(rig_that_waits());
+    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 2)); /* one is left for the others */
+    rig_start(r);
+    broker_publish_filled(r->broker, "", r->queue, 0, bh_str("brim"));
     rig_publish(r, "work.a", "first");
     rig_publish(r, "work.a", "second");
     calls seen = {.stop_after = 3};
@@ -323,86 +303,13 @@ START_TEST(a_message_that_the_broker_takes_no_more_stops_nobody)
 }
 END_TEST
 
-START_TEST(a_parked_message_that_fits_no_frame_blocks_none_behind_it)
-{
-    rig *r = started_rig();
-    broker_publish_text(r->broker, "", r->parked, "first");
-    publish_to_the_brim(r, r->parked, COUNT_BYTES);
-    broker_publish_text(r->broker, "", r->parked, "second");
-    expect_ok(r->worker, bh_worker_replay(r->worker, 10));
-    expect_event(r, BH_EVENT_REPLAYED, BH_ERR_FRAME, "frame_max");
-    ck_assert_int_eq(bh_event_int(r->event, BH_FIELD_COUNT), 2);
-    broker_await_depth(r->broker, r->parked, 1);
-    rig_take(r, "first");
-    rig_succeed(r);
-    rig_take(r, "second");
-    rig_succeed(r);
-    broker_purge(r->broker, r->parked);
-    expect_ok(r->worker, bh_worker_replay(r->worker, 10));
-    expect_event(r, BH_EVENT_REPLAYED, BH_OK, "");
-    rig_free(r);
-}
-END_TEST
-
-/* ----------------------------------------------------------------------------------------- leaving and coming back */
-
-START_TEST(a_worker_that_leaves_counts_no_failure)
-{
-    enum { COUNT = 5, ROUNDS = 3 };
-    rig *r = rig_new(BH_STRATEGY_NATIVE, BH_QUEUE_QUORUM);
-    rig_start(r);
-    for (int i = 0; i < COUNT; i++)
-        rig_publish(r, "work.a", "first");
-    for (int round = 0; round < ROUNDS; round++) {
-        rig_take(r, "first");
-        expect_attempt(r, 1);
-        rig_stop_worker(r);
-        broker_await_depth(r->broker, r->queue, COUNT);
-        rig_restart(r, BH_MODE_CREATE);
-    }
-    for (int i = 0; i < COUNT; i++) {
-        rig_take(r, "first");
-        expect_attempt(r, 1);
-        rig_succeed(r);
-    }
-    rig_free(r);
-}
-END_TEST
-
-START_TEST(retries_come_back_to_a_work_queue_that_was_deleted_and_declared_again)
-{
-    rig *r = setup_rig(_i);
-    rig_leave_work_queue(r); /* another process has it, and has not bound it to Backhop's exchanges */
-    broker_declare_quorum(r->broker, r->queue);
-    rig_start(rig_in_a_hurry(r));
-    broker_delete_queue(r->broker, r->queue);
-    expect_event(r, BH_EVENT_CANCELLED, BH_ERR_CANCELLED, r->queue);
-    broker_declare_quorum(r->broker, r->queue);
-    broker_publish_text(r->broker, "", r->queue, "first");
-    rig_take(r, "first");
-    rig_fail(r, "507");
-    rig_take(r, "first");
-    expect_attempt(r, 2);
-    rig_succeed(r);
-    rig_free(r);
-}
-END_TEST
-
 Suite *suite_holding(void)
 {
     Suite *suite = suite_create("holding");
     TCase *holds = add_case(suite, "a hold that ended");
     tcase_add_test(long_case(add_case(suite, "heartbeats")), a_broker_that_falls_silent_is_left);
-    TCase *refused = add_case(suite, "messages that are refused");
-    tcase_add_test(refused, a_message_that_fits_no_frame_stops_nobody);
-    tcase_add_test(refused, a_parked_message_that_fits_no_frame_blocks_none_behind_it);
-    TCase *copies = add_case(suite, "copies");
-    tcase_add_test(copies, copies_of_a_message_carry_one_id);
-    TCase *leaving = add_case(suite, "leaving and coming back");
-    tcase_add_loop_test(leaving, retries_come_back_to_a_work_queue_that_was_deleted_and_declared_again, setup_first(),
-                        setup_first() + 1);
-    if (broker_is_at_least(4, 3))
-        tcase_add_test(leaving, a_worker_that_leaves_counts_no_failure);
+    tcase_add_test(add_case(suite, "messages that are refused"), a_message_that_fits_no_frame_stops_nobody);
+    tcase_add_test(add_case(suite, "copies"), copies_of_a_message_carry_one_id);
     if (!broker_can_be_controlled())
         return suite;
     tcase_add_test(holds, F2_a_message_without_an_id_is_handled_again);

@@ -416,61 +416,6 @@ START_TEST(a_connection_lost_before_the_confirm_loses_nothing)
 }
 END_TEST
 
-/* Each has a worker and a queue of its own: an acknowledgement of the first could be lost by the second cut. */
-static void lose_connection(rig *r, int is_known)
-{
-    proxy *network = start_impatient_by_proxy(r, LIMIT_MS);
-    rig_publish_and_take(r);
-    proxy_cut(network);
-    if (is_known)
-        expect_reconnected(r, 1);
-    rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
-    if (!is_known)
-        expect_reconnected(r, 1);
-    int originals, copies;
-    take_all(r, &originals, &copies);
-    ck_assert_int_eq(originals, 0); /* F2: the failure counts */
-    ck_assert_int_eq(copies, 1);
-    rig_await(r, BH_EVENT_RETRIED);
-    expect_nothing_left(r);
-    rig_free(r);
-    proxy_close(network);
-}
-
-START_TEST(a_connection_lost_while_the_handler_works_loses_and_doubles_nothing)
-{
-    for (int is_known = 0; is_known < 2; is_known++)
-        lose_connection(setup_rig(_i), is_known);
-}
-END_TEST
-
-START_TEST(a_broker_that_blocks_publishers_leaves_the_original)
-{
-    enum { TIMEOUT = 5000 };
-    rig *r = setup_rig(setup_first());
-    rig_prepare(r);
-    rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_set_timeouts_ms(r->worker, 10000, TIMEOUT));
-    rig_start(r);
-    rig_publish_and_take(r);
-    begin_alarm();
-    rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
-    rig_await(r, BH_EVENT_BLOCKED);
-    pause_ms(TIMEOUT + 1000);
-    expect_no_event(r, BH_EVENT_RETRIED);
-    end_alarm();
-    rig_await(r, BH_EVENT_UNBLOCKED);
-    rig_await_settled(r);
-    expect_retried(r, RIG_DELAY_MS);
-    int originals, copies;
-    take_all(r, &originals, &copies);
-    ck_assert_int_eq(originals, 0);
-    ck_assert_int_eq(copies, 1); /* a copy that was sent once is not sent again */
-    expect_nothing_left(r);
-    rig_free(r);
-}
-END_TEST
-
 enum { DEATH_LIMIT_S = 900 };
 
 /* The messages come back, each with its second attempt. */
@@ -571,10 +516,7 @@ Suite *suite_publishing(void)
     TCase *networks = long_case(add_case(suite, "networks"));
     tcase_add_loop_test(networks, a_copy_that_is_not_confirmed_in_time_leaves_the_original, first, first + 1);
     tcase_add_loop_test(networks, a_connection_lost_before_the_confirm_loses_nothing, first, first + 1);
-    tcase_add_loop_test(networks, a_connection_lost_while_the_handler_works_loses_and_doubles_nothing, first,
-                        first + 1);
     if (broker_can_be_controlled()) {
-        long_case(add_test_with_end(suite, "alarms", a_broker_that_blocks_publishers_leaves_the_original, end_alarm));
         TCase *deaths = long_case(add_case(suite, "deaths"));
         tcase_set_timeout(deaths, DEATH_LIMIT_S);
         tcase_add_test(deaths, messages_wait_through_the_death_of_the_broker);

@@ -345,74 +345,11 @@ START_TEST(what_is_rejected_of_a_queue_that_was_deleted_is_put_aside_and_of_one_
 }
 END_TEST
 
-/* Takes all that a queue has; whether this body is among it. */
-static int has_come(const relaying *self, const char *queue, const char *body)
-{
-    int found = 0;
-    message got;
-    while (broker_try_get(self->rig->broker, queue, &got)) {
-        found |= holds(got.body, body);
-        broker_ack(self->rig->broker, &got);
-        message_free(&got);
-    }
-    return found;
-}
-
-/* Returns how many messages are ready on all rungs: 0 if the only one is on its way. */
-static int waiting(const rig *r)
-{
-    int sum = 0;
-    for (size_t i = 0; i < rung_count(r->topology); i++)
-        sum += broker_depth(r->broker, rig_rung(r, rung_ms(r->topology, i)));
-    return sum;
-}
-
-/* The broker sends it again to the queue. Before RabbitMQ 4.0 it has no route there, and goes to unroutable. */
-START_TEST(a_full_work_queue_keeps_what_comes_back_in_its_wait_until_there_is_room)
-{
-    relaying self = set_up();
-    rig *r = self.rig;
-    message got;
-    amqp_table_entry_t arguments[] = {entry_string("x-queue-type", "quorum"),
-                                      entry_string("x-dead-letter-exchange", rig_name(r, "rejected")),
-                                      entry_string("x-dead-letter-strategy", "at-least-once"),
-                                      entry_string("x-overflow", "reject-publish"), entry_int("x-max-length", 1)};
-    broker_declare_queue(r->broker, r->queue, arguments, 5);
-    start(&self);
-    broker_publish_text(r->broker, "", r->queue, "one");
-    broker_get(r->broker, r->queue, &got);
-    while (broker_try_publish(r->broker, "", r->queue, NULL, bh_str("others")) == 0)
-        pause_ms(
-            5); /* until it is full: before the rejection, as what came back while there is room would be purged below */
-    broker_reject(r->broker, &got, 0);
-    message_free(&got);
-    rig_await(r, BH_EVENT_RETRIED);
-    while (waiting(r) > 0)
-        pause_ms(5);
-    broker_purge(r->broker, r->queue);
-    for (int64_t limit = now_ms() + RESENT_MS; !has_come(&self, r->queue, "one"); pause_ms(20)) {
-        if (!broker_is_at_least(4, 0) && has_come(&self, rig_name(r, "unroutable"), "one"))
-            break;
-        ck_assert_msg(now_ms() < limit, "what the full queue refused came to neither queue");
-    }
-    tear_down(&self);
-}
-END_TEST
-
 enum { ALL = 60, RESENT_LIMIT_S = 600 }; /* more than RESENT_MS, again after each kill */
 
 static void publish_all(const relaying *self)
 {
     broker_publish_numbers(self->rig->broker, self->rig->queue, ALL);
-}
-
-static void reject_all(const relaying *self, const char *queue)
-{
-    for (int i = 0; i < ALL; i++) {
-        message got;
-        reject_next(self, queue, &got);
-        message_free(&got);
-    }
 }
 
 /* Rejects all that comes until all numbers are parked, each at least once; how many copies were parked beside. */
@@ -451,23 +388,6 @@ static int reject_until_all_are_parked(const relaying *self, void (*meanwhile)(c
     }
     return doubled;
 }
-
-START_TEST(rejections_while_no_relay_runs_wait_for_it)
-{
-    relaying self = set_up();
-    rig *r = self.rig;
-    declare_work(&self, r->queue, "quorum", no_more());
-    start(&self);
-    rig_stop_worker(r);
-    publish_all(&self);
-    reject_all(&self, r->queue);
-    broker_await_depth(r->broker, rig_name(r, "rejected"), ALL);
-    make_worker(&self);
-    rig_connect(r);
-    ck_assert_int_eq(reject_until_all_are_parked(&self, NULL), 0);
-    tear_down(&self);
-}
-END_TEST
 
 /* A relay in a process of its own. */
 static pid_t run_relay(const relaying *self)
@@ -606,41 +526,6 @@ const TTest *test_of_a_relay_whose_node_is_killed(void)
     return a_relay_whose_node_is_killed_goes_on_by_another_and_loses_nothing;
 }
 
-/* Rejects all of a queue that was there before any relay ever was; then starts one. */
-static void reject_before_the_relay(relaying *self, const char *queue, const char *type)
-{
-    declare_work(self, queue, type, no_more());
-    broker_publish_numbers(self->rig->broker, queue, ALL);
-    reject_all(self, queue);
-    start(self);
-}
-
-START_TEST(rejections_of_a_classic_queue_are_lost_one_and_all_where_there_is_no_exchange_for_them_yet)
-{
-    relaying self = set_up();
-    rig *r = self.rig;
-    message got;
-    reject_before_the_relay(&self, self.web, "classic");
-    broker_publish_text(r->broker, "", self.web, "later");
-    reject_next(&self, self.web, &got);
-    message_free(&got);
-    rig_await(r, BH_EVENT_RETRIED); /* its first event of them */
-    broker_await_depth(r->broker, self.web, 1);
-    ck_assert_int_eq(rig_count_events(r, BH_EVENT_RETRIED), 0);
-    tear_down(&self);
-}
-END_TEST
-
-/* It takes the broker's time (dead_letter_worker_publisher_confirm_timeout: 30 s here, 180 s by default). */
-START_TEST(rejections_of_a_quorum_queue_wait_until_there_is_an_exchange_for_them)
-{
-    relaying self = set_up();
-    reject_before_the_relay(&self, self.rig->queue, "quorum");
-    ck_assert_int_eq(reject_until_all_are_parked(&self, NULL), 0);
-    tear_down(&self);
-}
-END_TEST
-
 /* ---------------------------------------------------------------------------------------------------------- verifying */
 
 static void start_to_verify(relaying *self)
@@ -694,16 +579,9 @@ Suite *suite_relay(void)
     tcase_set_timeout(losses, RESENT_LIMIT_S);
     tcase_set_timeout(slow, RESENT_LIMIT_S);
     tcase_add_test(slow, what_is_rejected_of_a_queue_that_was_deleted_is_put_aside_and_of_one_made_anew_comes_back);
-    tcase_add_test(slow, a_full_work_queue_keeps_what_comes_back_in_its_wait_until_there_is_room);
-    tcase_add_test(losses, rejections_while_no_relay_runs_wait_for_it);
     tcase_add_test(losses, several_relays_side_by_side_lose_nothing_where_one_is_killed_again_and_again);
-    tcase_add_test(losses, rejections_of_a_classic_queue_are_lost_one_and_all_where_there_is_no_exchange_for_them_yet);
     if (broker_can_be_controlled())
         tcase_add_test(slow, a_broker_that_is_killed_loses_nothing_of_a_quorum_queue);
-    TCase *longest = longest_case(add_case(suite, "lost and found after the broker's time"));
-    tcase_set_timeout(longest, RESENT_LIMIT_S);
-    tcase_add_test(longest, rejections_of_a_quorum_queue_wait_until_there_is_an_exchange_for_them);
-    TCase *verifying = add_case(suite, "verifying");
-    tcase_add_test(verifying, verifying_tells_all_that_is_missing_and_makes_nothing);
+    tcase_add_test(add_case(suite, "verifying"), verifying_tells_all_that_is_missing_and_makes_nothing);
     return suite;
 }

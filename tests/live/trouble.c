@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { HURRY_MS = 50, SILENCE_MS = 500 };
+enum { HURRY_MS = 50 };
 
 rig *rig_that_waits(void)
 {
@@ -151,21 +151,6 @@ int tally_duplicates(const tally *self)
     for (int i = 0; i < self->count; i++)
         duplicates += self->seen[i] > 1 ? self->seen[i] - 1 : 0;
     return duplicates;
-}
-
-void tally_succeed(tally *self, rig *r)
-{
-    bh_message *taken;
-    while (tally_distinct(self) < self->count) {
-        rig_take(r, NULL);
-        tally_add(self, bh_message_body(r->message));
-        rig_succeed(r);
-    }
-    while (bh_worker_take(r->worker, &taken, SILENCE_MS) == BH_OK) {
-        tally_add(self, bh_message_body(taken));
-        expect_ok(r->worker, settle_as(r->worker, taken, BH_OUTCOME_OK, "", 0));
-        bh_message_free(taken);
-    }
 }
 
 void tally_drain(tally *self, rig *r, const char *queue)

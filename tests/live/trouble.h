@@ -47,8 +47,6 @@ int tally_add(tally *self, bh_bytes body);
 /* How many were seen at least once; how often one was seen again. */
 int tally_distinct(const tally *self);
 int tally_duplicates(const tally *self);
-/* Takes and acknowledges until each was seen and no more come. */
-void tally_succeed(tally *self, rig *r);
 /* Gets what lies in the queue. */
 void tally_drain(tally *self, rig *r, const char *queue);
 

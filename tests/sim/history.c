@@ -27,6 +27,7 @@ enum {
     LOOK_MS = 5000,
     MEMORY_LOOKS = 12, /* measuring memory is slow */
     STOP_MS = 20000,
+    GOODBYES_MS = 4100, /* beyond the limit of a stop: 2 s for each connection */
     STACK_BYTES = 262144,
     MOST_ACTS = 2 * MOST_FAULTS,
     MOST_MEMORY = 64 * 1048576,
@@ -48,7 +49,8 @@ typedef struct player {
     int queue; /* that it consumes from */
     pthread_t run;
     pthread_t takers[4];
-    int is_paused; /* it restarts */
+    int is_paused;      /* it restarts */
+    int64_t stop_by_ms; /* the last stop is over then; 0: there was none */
 } player;
 
 static struct {
@@ -158,6 +160,7 @@ static void publish(unsigned index)
     int queue = (int)(index / 2) % queue_count();
     message->is_direct = index % 2;
     message->queue = queue;
+    message->published_us = schedule_now_us();
     trace("publish m%u", index);
     for (int tries = 0; !message->is_published; tries++) {
         if (tries > 1000)
@@ -222,6 +225,9 @@ static void check_attempt(account *message, int64_t attempt, int queue)
         fail("message %u comes %.3f ms early", message->index, (double)(message->due_us - schedule_now_us()) / 1000);
     if (message->oks && !doubles)
         fail("message %u comes again after its success", message->index);
+    if (it.of->is_prompt && message->calls == 0 && schedule_now_us() > message->published_us + 1000000)
+        fail("message %u is handled %.3f s after it was published", message->index,
+             (double)(schedule_now_us() - message->published_us) / 1000000);
 }
 
 static void check_origin(const account *message, bh_delivery *delivery, bh_history *past)
@@ -382,10 +388,19 @@ static void handle(bh_worker *worker, bh_message *taken, int queue)
     bh_delivery_free(delivery);
 }
 
+/* Stops a worker. Its run ends in time, or with the handler that runs then. */
+static void stop(player *self, int64_t limit_ms)
+{
+    self->stop_by_ms = schedule_now_ms() + limit_ms + GOODBYES_MS;
+    ENSURE(bh_worker_stop(self->worker, limit_ms) == BH_OK);
+}
+
 static bh_outcome on_message(bh_worker *worker, bh_message *taken, void *data)
 {
-    const player *self = data;
+    player *self = data;
     handle(worker, taken, self->queue);
+    if (self->stop_by_ms && self->stop_by_ms < schedule_now_ms() + GOODBYES_MS)
+        self->stop_by_ms = schedule_now_ms() + GOODBYES_MS;
     return BH_OUTCOME_OK; /* ignored: it is settled */
 }
 
@@ -405,6 +420,9 @@ static void *run(void *data)
         bh_status status = bh_worker_run(self->worker, it.relay ? NULL : on_message, on_event, self);
         if (status != BH_OK)
             fail("the worker ends: %s", bh_worker_error(self->worker).data);
+        if (self->stop_by_ms && self->stop_by_ms < schedule_now_ms())
+            fail("the worker stops %lld ms too late", (long long)(schedule_now_ms() - self->stop_by_ms));
+        self->stop_by_ms = 0;
         while (self->is_paused && !it.is_over)
             schedule_sleep_us(10000);
     }
@@ -563,7 +581,7 @@ static void start_worker(player *self)
 
 static void stop_worker(player *self)
 {
-    bh_worker_stop(self->worker, STOP_MS);
+    stop(self, STOP_MS);
     bh__thread_join(self->run);
     for (int i = 0; i < it.of->takers && !it.relay; i++)
         bh__thread_join(self->takers[i]);
@@ -722,7 +740,7 @@ static void begin_fault(const fault *self)
         player *chosen = &it.players[self->which % (unsigned)it.of->workers];
         chosen->is_paused = 1;
         witness_may_give_back();
-        bh_worker_stop(chosen->worker, self->amount);
+        stop(chosen, self->amount);
         break;
     }
     case FAULT_LEADER:

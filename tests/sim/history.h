@@ -10,6 +10,7 @@
  *     It is parked after its last attempt, not before.
  *     An original is acknowledged after its copy's confirm. No tag is settled twice (witness.h).
  *     A message that a handler had is given back only by a worker that stops, or that gives its copy up.
+ *     A worker stops within the limit that it got, 2 s for each of its connections, and the time of the last handler.
  *     Body, routing key and properties do not change.
  *     Without a fault, a success is acknowledged within a second.
  *     The broker drops no dead letter, except after a deletion.
@@ -104,6 +105,7 @@ typedef struct history {
     int64_t publish_ms; /* between two messages */
     unsigned body_bytes;
     int has_no_ids; /* messages have no message-id */
+    int is_prompt;  /* each message is handled within a second after it was published, whatever waits */
     call_script (*decide)(void *data, const account *message, int64_t attempt);
     void *data;
     int ends_well; /* after the last fault handlers succeed */

@@ -29,7 +29,8 @@ typedef struct account {
     int queue;        /* of the history: its work queue */
     bh_bytes body;    /* owned */
     int is_published; /* the broker confirmed it to its publisher */
-    int is_direct;    /* published to the work queue by the default exchange */
+    int64_t published_us;
+    int is_direct; /* published to the work queue by the default exchange */
     /* at the handlers */
     int calls;
     int in_hand;         /* calls that are not settled */

@@ -69,15 +69,12 @@ static void publish_original(void)
     ck_assert_int_eq(bh_delivery_set_number(delivery, BH_PROPERTY_PRIORITY, 7), BH_OK);
     ck_assert_int_eq(bh_delivery_set_property(delivery, BH_PROPERTY_EXPIRATION, bh_str("60000")), BH_OK);
     ck_assert_int_eq(bh_delivery_set_property(delivery, BH_PROPERTY_MESSAGE_ID, bh_str("42")), BH_OK);
-    ck_assert_int_eq(
-        bh_delivery_push(delivery,
-                         &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("tenant"), .string = bh_str("acme")}),
-        BH_OK);
+    ck_assert_int_eq(push_text(delivery, "tenant", "acme"), BH_OK);
     ck_assert_int_eq(
         bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_INT16, .name = bh_str("size"), .integer = -3}), BH_OK);
     ck_assert_int_eq(
         bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_FLOAT, .name = bh_str("ratio"), .number = 0.5}), BH_OK);
-    ck_assert_int_eq(bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_TABLE, .name = bh_str("page")}), BH_OK);
+    ck_assert_int_eq(push_open(delivery, BH_TYPE_TABLE, "page"), BH_OK);
     ck_assert_int_eq(
         bh_delivery_push(delivery,
                          &(bh_value){.type = BH_TYPE_DECIMAL, .name = bh_str("price"), .integer = 1999, .places = 2}),

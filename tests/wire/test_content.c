@@ -457,10 +457,7 @@ START_TEST(a_copy_may_have_the_smallest_integers)
     decision made;
     static property_list copy;
     for (size_t i = 0; i < count; i++)
-        ck_assert_int_eq(
-            bh_delivery_push(delivery,
-                             &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("n"), .integer = cases[i].number}),
-            BH_OK);
+        ck_assert_int_eq(push_int(delivery, "n", cases[i].number), BH_OK);
     ck_assert_int_eq(
         bh_delivery_push(delivery,
                          &(bh_value){.type = BH_TYPE_UINT16, .name = bh_str("a type of its own"), .integer = 1}),
@@ -530,7 +527,7 @@ START_TEST(no_copy_is_written_of_a_delivery_that_has_not_all)
     }
     bh_delivery_clear(other);
     for (int i = 0; i <= BH_DELIVERY_MAX_DEPTH; i++)
-        ck_assert_int_eq(bh_delivery_push(other, &(bh_value){.type = BH_TYPE_ARRAY, .name = bh_str("deep")}), BH_OK);
+        ck_assert_int_eq(push_open(other, BH_TYPE_ARRAY, "deep"), BH_OK);
     ck_assert_uint_eq(bh_plan_copy_properties(made.plan, other, 0).size, 0);
     for (int i = 0; i <= BH_DELIVERY_MAX_DEPTH; i++)
         ck_assert_int_eq(bh_delivery_end(other), BH_OK);

@@ -189,18 +189,6 @@ function testOver (client) {
       assert.ok(handler.messages[1].content.equals(body))
     })
 
-    it('the last attempt parks', async () => {
-      const queue = await broker.queue()
-      await broker.publish('body', queue)
-      const handler = handling(new Error('no'), new Error('no'), new Error('no'))
-      await consuming(queue, handler)
-      const [{ content, properties: { headers } }] = await broker.take(`${queue}.parked`, 1)
-      assert.deepEqual([content.toString(), handler.messages.length], ['body', 3])
-      assert.deepEqual([headers['backhop-parked'], headers['backhop-attempts']], ['exhausted', 3])
-      await until(() => warned('exhausted: Error: no') === 1, 'it is told')
-      await isAcknowledged(queue)
-    })
-
     it('never parks, and Drop keeps no copy', async () => {
       const dead = await broker.queue()
       const queue = await broker.queue({

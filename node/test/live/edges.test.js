@@ -2,7 +2,6 @@
 // Sharp edges that hard use found, by their ids, on a broker: AMQP_URL names it, as tests/broker/broker sets it.
 
 const assert = require('node:assert/strict')
-const { AsyncLocalStorage } = require('node:async_hooks')
 const { afterEach, beforeEach, mock } = require('node:test')
 const { setTimeout: sleep } = require('node:timers/promises')
 
@@ -102,21 +101,6 @@ describe('an edge', NEEDS_BROKER, () => {
       const [parked] = await broker.take(`${queue}.parked`, 1)
       assert.equal(parked.properties.headers['backhop-error'], 'the handler rejected without an error')
     }
-  })
-
-  it('NT3: a handler does not see what the handlers before it set', NEEDS_WORKER, async () => {
-    const storage = new AsyncLocalStorage()
-    const seen = []
-    const handle = message => {
-      seen.push(storage.getStore())
-      storage.enterWith(`of ${message.body}`)
-    }
-    storage.run('of the run', () => working(handle, { concurrency: 1 }))
-    for (const body of ['A', 'B', 'C']) {
-      await broker.publish(body, queue)
-      await until(() => seen.length === 'ABC'.indexOf(body) + 1, body)
-    }
-    assert.deepEqual(seen, ['of the run', 'of the run', 'of the run'])
   })
 
   for (const [name, begin] of [

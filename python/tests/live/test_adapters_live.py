@@ -204,18 +204,6 @@ def test_a_header_that_the_client_reads_and_would_not_write_goes_out_as_it_was(
 
 
 @each_client
-def test_the_last_attempt_parks(client: str, broker: Broker, namespace: str) -> None:
-    queue = broker.queue()
-    broker.publish(b"body", queue)
-    handler = Handler(*[ValueError("no")] * 3)
-    with consuming(client, URL, queue, handler, policy=QUICK, namespace=namespace):
-        body, properties = broker.get(f"{queue}.parked")
-    assert (body, len(handler.messages)) == (b"body", 3)
-    assert (properties.headers["backhop-parked"], properties.headers["backhop-attempts"]) == ("exhausted", 3)
-    assert broker.is_empty(queue)
-
-
-@each_client
 def test_never_parks_and_drop_keeps_no_copy(client: str, broker: Broker, namespace: str) -> None:
     queue = broker.queue()
     handler = Handler(KeyError("x"), backhop.Drop())

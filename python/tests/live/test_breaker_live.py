@@ -315,28 +315,6 @@ def test_under_wrap_the_consumer_stays_and_its_messages_are_deferred(
     assert api.wrong == []
 
 
-@pytest.mark.rabbitmq  # in real time: `clock` and the simulator have the same under a given one
-@pytest.mark.parametrize("carrier", carriers("aio-pika robust consume", "worker run", slow=True))
-def test_a_long_outage_in_real_time(
-    carrier: str,
-    broker: Broker,
-    namespace: str,
-) -> None:
-    queue, api, breaker, sent = broker.queue(), Downstream(), quick(), bodies(5)
-    breaker.open(HOLD + 4)
-    ends = time.monotonic() + HOLD + 3.9
-    with carrying(carrier, queue, api, namespace=namespace, breaker=breaker) as carried:
-        for body in sent:
-            broker.publish(body, queue)
-        until(lambda: carried.names().count("deferred") == 5)
-        until(lambda: broker.consumers(queue) == 0)
-        until(lambda: len(api.done) == 5)
-        until(lambda: carried.state == "ready")
-    assert api.calls[0][0] > ends
-    assert api.wrong == []
-    assert {api.deferrals[body] for body in sent} == {1}
-
-
 @each_consumer
 def test_a_channel_that_is_lost_during_a_pause_consumes_after_it(
     carrier: str,

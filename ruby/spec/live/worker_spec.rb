@@ -71,13 +71,6 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
           expect(handler.get.attempt).to eq(1)
         end
       end
-
-      it "gives back what it took, and ends, where a handler exits" do
-        broker.publish("body", name)
-        worker = worker(drain: 0)
-        expect { running(worker, ->(_) { exit }, by: by) { events.get(:drained) } }.to raise_error(SystemExit)
-        expect(broker.get(name).last).to eq("body")
-      end
     end
   end
 
@@ -166,16 +159,6 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
     expect([broker.count(name), broker.count("#{name}.parked")]).to eq([0, 0])
   end
 
-  it "takes RetryAfter as a floor" do
-    broker.publish("body", name)
-    handler = Running::Handler.new(Backhop::RetryAfter.new(0.3))
-    running(worker(retry_events: true), handler) do
-      expect(events.get(:retried).delay).to be >= 0.3
-      handler.get
-      expect(handler.get.last_delay).to eq(0.315)
-    end
-  end
-
   it "takes a RetryAfter that has passed as none" do
     broker.publish("body", name)
     handler = Running::Handler.new(Backhop::RetryAfter.new(Time.now - 1))
@@ -230,24 +213,6 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
       expect(redelivered.get).to eq([false, "next"])
     end
     proxy.close
-  end
-
-  it "goes on after the broker was killed", :long do
-    skip "BACKHOP_BROKER_CTL is not set" unless ENV["BACKHOP_BROKER_CTL"]
-
-    durable = broker.queue({ "x-queue-type" => "quorum" })
-    handler = Running::Handler.new(full, full, full)
-    running(worker(durable, policy: Backhop::Policy.new(kind: :fixed, initial: 0.1, jitter: :none)), handler) do
-      events.get(:connected)
-      broker.control("save")
-      broker.control("kill")
-      events.get(:disconnected)
-      broker.control("start")
-      broker.connect
-      events.get(:connected)
-      broker.publish("body", durable, delivery_mode: 2)
-      expect(Array.new(4) { handler.get.attempt }).to eq([1, 2, 3, 4])
-    end
   end
 
   %i[run serve].each do |by|
@@ -330,20 +295,6 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
       end
       expect(broker.count(name)).to eq(0)
     end
-  end
-
-  it "RT7: under serve, counts an attempt where a handler stops its own task, and goes on" do
-    taken = Running::Inbox.new
-    handler = lambda do |message|
-      taken.call([message.body, message.attempt])
-      Async::Task.current.stop if message.body == "stop" && message.attempt == 1
-      raise Async::Stop if message.body == "raise" && message.attempt == 1
-    end
-    running(worker(prefetch: 20), handler, by: :serve) do
-      %w[stop raise good].each { |body| broker.publish(body, name) }
-      expect(Array.new(5) { taken.get }).to contain_exactly(["stop", 1], ["stop", 2], ["raise", 1], ["raise", 2], ["good", 1])
-    end
-    expect(broker.count(name)).to eq(0)
   end
 
   it "RT7: counts no attempt where the reactor that serves is stopped" do

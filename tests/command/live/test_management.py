@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import http.server
 import json
 import os
 import re
 import shlex
 import subprocess
-import threading
 import time
 import urllib.error
 import urllib.parse
@@ -19,7 +17,7 @@ from collections.abc import Callable, Iterator
 from http.client import HTTPResponse
 from typing import Any
 
-from harness import BUILD, LIMIT_S, NO_PERMISSION, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, Terminal, broker_ctl, drain, exporter, long, managed, rig, run, scrape
+from harness import BUILD, LIMIT_S, NO_PERMISSION, TRY_AGAIN, UNAVAILABLE, USAGE, LiveCase, Terminal, broker_ctl, drain, exporter, http_api, long, managed, rig, run, scrape
 
 URL = os.environ.get("BACKHOP_MANAGEMENT_URL", "")
 
@@ -45,30 +43,16 @@ class Managed(LiveCase):
     @contextlib.contextmanager
     def edited(self, edit: Callable[[str, Any], Any]) -> Iterator[str]:
         """Serves the management API with answers that `edit` changes: its URL."""
-        case = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # noqa: N802
-                path = self.path.removeprefix("/api/")
-                try:
-                    body = json.dumps(edit(path, case.get(path))).encode()
-                    self.send_response(200)
-                except urllib.error.HTTPError as error:
-                    body = b""
-                    self.send_response(error.code)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-            threading.Thread(target=server.serve_forever, daemon=True).start()
+        def answer(path: str) -> tuple[int, bytes]:
+            path = path.removeprefix("/api/")
             try:
-                yield f"http://guest:guest@127.0.0.1:{server.server_address[1]}"
-            finally:
-                server.shutdown()
+                return 200, json.dumps(edit(path, self.get(path))).encode()
+            except urllib.error.HTTPError as error:
+                return error.code, b""
+
+        with http_api(answer) as address:
+            yield f"http://guest:guest@{address}"
 
 
 @managed
