@@ -4,7 +4,7 @@
 const assert = require('node:assert/strict')
 const { afterEach, beforeEach, mock } = require('node:test')
 
-const { MissingError, Park, Policy, RetryAfter, Throttled, Worker, buildInfo } = require('backhop')
+const { Breaker, MissingError, Park, Policy, RetryAfter, Throttled, Worker, buildInfo } = require('backhop')
 
 const { Broker, NEEDS_BROKER, URL, describe, it, until } = require('./broker')
 const { CARRIERS } = require('./carriers')
@@ -132,6 +132,58 @@ describe('an end', NEEDS_BROKER, () => {
       })
     }
 
+    it(`N4-4: a handler over ${name} that awaits its own ${isWorker ? 'stop' : 'drain'} goes on`, needs, async () => {
+      const carrier = await connected(name)
+      const ended = []
+      let release
+      const released = new Promise(resolve => { release = resolve })
+      closing.push(release)
+      let isOtherHere = false
+      await carrier.begin(async ({ body }) => {
+        if (String(body) === 'other') {
+          isOtherHere = true
+          await released
+        } else {
+          await until(() => isOtherHere, 'the other one has its message')
+          if (isWorker) await carrier.worker.stop({ timeout: '60s' })
+          else await Promise.all([carrier.retrier.drain(), carrier.retrier.drain({ timeout: '60s' })])
+        }
+        ended.push(String(body))
+      })
+      for (const body of ['stops', 'other']) await broker.publish(body, queue)
+      await until(() => isOtherHere, 'the handlers run')
+      if (!isWorker) {
+        await broker.count(queue) // time for a drain that does not wait for the other one
+        assert.deepEqual(ended, [])
+        release()
+      }
+      await until(() => ended.includes('stops'), 'the handler that stops goes on')
+      release()
+      await (isWorker ? carrier.running : carrier.retrier.drain())
+      await carrier.stop()
+      assert.deepEqual([ended.sort(), happened('succeeded'), happened('stale')], [['other', 'stops'], 2, 0])
+      await broker.holds(queue, 0)
+    })
+
+    it(`N4-6: ${name} settles a message without its prototype and its properties`, needs, async () => {
+      const seen = []
+      const carrier = await connected(name, { breaker: new Breaker('an API') })
+      await carrier.begin(message => {
+        const call = `${message.body} ${message.attempt}`
+        seen.push(call)
+        for (const property of ['history', 'signal', 'queue', 'redelivered']) {
+          Object.defineProperty(message, property, { value: null })
+        }
+        Object.freeze(Object.setPrototypeOf(message, null))
+        if (call === 'fails 1') throw new Error('no')
+      })
+      for (const body of ['fails', 'succeeds']) await broker.publish(body, queue)
+      await until(() => happened('succeeded') === 2, () => events.join('\n'))
+      assert.deepEqual(seen.sort(), ['fails 1', 'fails 2', 'succeeds 1'])
+      assert.deepEqual([happened('retried'), happened('refused'), happened('stale')], [1, 0, 0])
+      await broker.holds(queue, 0)
+    })
+
     if (isWorker) continue
 
     it(`N4-1: a drained retrier over ${name} has closed its channels, and opens others`, needs, async () => {
@@ -234,5 +286,18 @@ describe('an end', NEEDS_BROKER, () => {
     const worker = new Worker(URL, { queue: `${queue}.none`, policy: POLICY, namespace: broker.namespace })
     await assert.rejects(worker.run(() => {}), MissingError)
     await worker.stop()
+  })
+
+  it('N4-7: the warnings and events of a worker name its options', { skip: !buildInfo().worker }, async () => {
+    const worker = new Worker(URL, {
+      queue: `${queue}.none`, policy: POLICY, namespace: broker.namespace, onEvent: event => events.push(event)
+    })
+    await assert.rejects(worker.run(() => {}), /by workQueue: "quorum"/)
+    const warning = await until(() => warnings.find(({ code }) => code === 'BACKHOP_DRAINED'), 'it warns')
+    const { event } = warning
+    for (const text of [warning.message, String(event), event.text, event.error.message]) {
+      assert.match(text, /by workQueue: "quorum"/)
+      assert.doesNotMatch(text, /work_queue|bh_/)
+    }
   })
 })

@@ -3,6 +3,7 @@
 
 const assert = require('node:assert/strict')
 const { execFile, spawn } = require('node:child_process')
+const { once } = require('node:events')
 const path = require('node:path')
 const { createInterface } = require('node:readline')
 const { promisify } = require('node:util')
@@ -66,6 +67,20 @@ const ATTEMPTS = [1, 2, 3].map(attempt => `/index.html, attempt ${attempt}`)
 describe('the quickstart', NEEDS_CLIENT, () => {
   it('ends with the third attempt', async () => {
     assert.deepEqual(await linesOf('quickstart.js', 3, { publishes: true }), ATTEMPTS)
+  })
+
+  it('P4-21: ends at Ctrl-C without a word', { long: true }, async () => {
+    await withVhost(async url => {
+      const env = { ...process.env, AMQP_URL: url }
+      const program = spawn(process.execPath, [path.join(EXAMPLES, 'quickstart.js')], { env, timeout: PATIENCE })
+      const ended = once(program, 'close')
+      let errors = ''
+      program.stderr.on('data', data => { errors += data })
+      for await (const line of createInterface({ input: program.stdout })) {
+        if (line === ATTEMPTS.at(-1)) program.kill('SIGINT')
+      }
+      assert.deepEqual([...await ended, errors], [null, 'SIGINT', ''])
+    })
   })
 })
 
