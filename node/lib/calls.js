@@ -20,7 +20,7 @@ class Call {
     return CALLS.run(this, call)
   }
 
-  /** Records that the handler has ended. What it left running is no part of it. */
+  /** Records that the handler has ended. Work that it left running may wait for a drain. */
   end () {
     this.#isOver = true
   }
