@@ -100,10 +100,13 @@ describe('an example', { ...NEEDS_CLIENT, long: true, concurrency: AT_ONCE }, ()
 })
 
 describe('the tutorial', { ...NEEDS_CLIENT, long: true, concurrency: AT_ONCE }, () => {
-  const lastLineOf = async name => (await outputOf(name)).trim().split('\n').at(-1)
+  const linesOfAll = async name => (await outputOf(name)).trim().split('\n')
+  const lastLineOf = async name => (await linesOfAll(name)).at(-1)
 
   it('begins with tutorial-loses.js, a consumer that loses messages', async () => {
-    assert.equal(await lastLineOf('tutorial-loses.js'), '1 of 20 pages purged')
+    const lines = await linesOfAll('tutorial-loses.js')
+    assert.equal(lines.at(-1), '1 of 20 pages purged')
+    assert.ok(lines.includes('/old/front-page    404 no such site'), lines.join('\n')) // P4-23
   })
 
   it('spares the API that tutorial-hammers.js hammers, in tutorial-retries.js', async () => {
