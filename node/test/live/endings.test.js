@@ -6,9 +6,13 @@ const { afterEach, beforeEach, mock } = require('node:test')
 
 const { Breaker, MissingError, Park, Policy, RetryAfter, Throttled, Worker, buildInfo } = require('backhop')
 
-const { Broker, NEEDS_BROKER, URL, describe, it, until } = require('./broker')
+const { inside } = require('../internals')
+const { Broker, CONNECTS, NEEDS_BROKER, URL, amqplibUrl, describe, it, until } = require('./broker')
 const { CARRIERS } = require('./carriers')
 
+const { frames } = inside('adapters/frames')
+
+const NEEDS_CLIENT = CONNECTS ? {} : { skip: 'an amqplib before 0.10.7, whose default this RabbitMQ refuses' }
 const FIRST = ['worker', 'promises'] // in the fast profile
 const POLICY = new Policy({ kind: 'fixed', initial: 100, jitter: 'none', maxAttempts: 5, maxRetryAfter: 0 })
 const warnings = []
@@ -33,8 +37,8 @@ describe('an end', NEEDS_BROKER, () => {
 
   const happened = name => events.filter(event => event.name === name).length
 
-  async function connected (name, options) {
-    const carrier = await CARRIERS[name].connect(URL, queue, {
+  async function connected (name, options, url = URL) {
+    const carrier = await CARRIERS[name].connect(url, queue, {
       policy: POLICY, namespace: broker.namespace, onEvent: event => events.push(event), ...options
     })
     closing.push(() => carrier.stop())
@@ -281,6 +285,32 @@ describe('an end', NEEDS_BROKER, () => {
       assert.equal((await broker.channel.checkQueue(queue)).consumerCount, 1)
     })
   }
+
+  // amqplib 2.3 throws a RangeError if it has to write more than 64 KiB of headers.
+  it('W10: over amqplib a message with 70,000 bytes of headers stays, and the next one is retried', NEEDS_CLIENT, async () => {
+    const long = content => {
+      const size = Buffer.alloc(4)
+      size.writeUInt32BE(content.length)
+      return Buffer.concat([size, content])
+    }
+    const entry = Buffer.concat([Buffer.from('\x04longS'), long(Buffer.from('x'.repeat(70_000)))])
+    const properties = Buffer.concat([Buffer.of(0x20, 0), long(entry)]) // headers alone
+    const seen = []
+    const carrier = await connected('promises', {}, amqplibUrl(URL))
+    await carrier.begin(({ body, attempt, headers }) => {
+      seen.push(`${body} ${attempt} ${headers.long?.length}`)
+      if (attempt === 1) throw new Error('no')
+    })
+    const channel = await carrier.connection.createChannel()
+    const message = { exchange: '', routingKey: queue, mandatory: false, properties, content: Buffer.from('large') }
+    channel.connection.stream.write(frames(channel.ch, message, 131_072))
+    const refused = await until(() => events.find(({ name }) => name === 'refused'), 'it is refused')
+    assert.equal(refused.error.name, 'FrameError')
+    await broker.publish('small', queue)
+    await until(() => happened('succeeded'), () => events.join('\n'))
+    assert.deepEqual(seen, ['large 1 70000', 'small 1 undefined', 'small 2 undefined'])
+    assert.equal(happened('disconnected'), 0)
+  })
 
   it('D1: a worker whose run rejected stops at once', { skip: !buildInfo().worker }, async () => {
     const worker = new Worker(URL, { queue: `${queue}.none`, policy: POLICY, namespace: broker.namespace })
