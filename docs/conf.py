@@ -16,7 +16,7 @@ html_title = f"Backhop {version}"
 html_last_updated_fmt = None
 html_show_copyright = False
 
-extensions = ["myst_parser", "sphinx_design", "breathe", "interfaces", "markdown_pages"]
+extensions = ["myst_parser", "sphinx_design", "breathe", "interfaces", "markdown_pages", "search"]
 exclude_patterns = ["requirements.txt", "_templates"]
 nitpicky = False
 myst_enable_extensions = ["colon_fence", "deflist"]
@@ -35,6 +35,7 @@ breathe_show_include = False
 
 html_theme = "furo"
 html_static_path = ["_static", "../build/docs-cache/static"]  # the second has the playground
+html_search_scorer = str(DOCS / "_tools/search.js")
 html_css_files = ["site.css"]
 html_js_files = ["versions.js"]
 templates_path = ["_templates"]

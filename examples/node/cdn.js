@@ -74,7 +74,7 @@ class PurgeApi {
     response.resume()
     await once(response, 'end')
     if (response.statusCode === 507) throw new QueueFullError(1000 * Number(response.headers['retry-after'] ?? 0))
-    if (response.statusCode === 404) throw new NoSuchSiteError(path)
+    if (response.statusCode === 404) throw new NoSuchSiteError('404 no such site')
   }
 
   async stop () {

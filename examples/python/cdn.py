@@ -68,7 +68,7 @@ class PurgeApi(ThreadingHTTPServer):
         if response.status == 507:
             raise QueueFullError(float(response.headers.get("Retry-After", 0)))
         if response.status == 404:
-            raise NoSuchSiteError(path)
+            raise NoSuchSiteError("404 no such site")
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -12,9 +12,16 @@ def purge(message: backhop.pika.Message) -> None:
 
 
 url = os.environ.get("AMQP_URL", "amqp://localhost")
-channel = pika.BlockingConnection(pika.URLParameters(url)).channel()
+connection = pika.BlockingConnection(pika.URLParameters(url))
+channel = connection.channel()
 policy = backhop.Policy(initial=1, factor=2, max_attempts=8)  # seconds
 retrier = backhop.pika.Retrier(channel, queue="purges", policy=policy, work_queue="quorum")
 retrier.declare()
 channel.basic_publish("", "purges", b"/index.html", pika.BasicProperties(message_id="1"))
-retrier.consume(purge, prefetch=10).start_consuming()
+consumer = retrier.consume(purge, prefetch=10)
+try:
+    consumer.start_consuming()
+except KeyboardInterrupt:  # Ctrl-C
+    consumer.cancel()
+    retrier.drain(timeout=20)
+connection.close()

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import os
 
 import aio_pika
@@ -13,12 +14,13 @@ async def purge(message: backhop.aio_pika.Message) -> None:
 
 
 async def main() -> None:
-    connection = await aio_pika.connect_robust(os.environ.get("AMQP_URL", "amqp://localhost"))
-    channel = await connection.channel()
     policy = backhop.Policy(initial=1, factor=2, max_attempts=8)  # seconds
-    retrier = backhop.aio_pika.Retrier(channel, queue="purges", policy=policy, work_queue="quorum")
-    async with retrier, await retrier.consume(purge, prefetch=10):
-        await asyncio.Future()  # until the task is cancelled; then the consumer ends and the retrier drains
+    async with await aio_pika.connect_robust(os.environ.get("AMQP_URL", "amqp://localhost")) as connection:
+        channel = await connection.channel()
+        retrier = backhop.aio_pika.Retrier(channel, queue="purges", policy=policy, work_queue="quorum")
+        async with retrier, await retrier.consume(purge, prefetch=10):
+            await asyncio.Future()  # until the task is cancelled; then the consumer ends and the retrier drains
 
 
-asyncio.run(main())
+with contextlib.suppress(KeyboardInterrupt):  # Ctrl-C cancels the task
+    asyncio.run(main())

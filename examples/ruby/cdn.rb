@@ -59,7 +59,7 @@ module CDN
         http.request(Net::HTTPGenericRequest.new("PURGE", false, true, path))
       end
       raise QueueFull, response["Retry-After"].to_f if response.code == "507"
-      raise NoSuchSite, path if response.code == "404"
+      raise NoSuchSite, "404 no such site" if response.code == "404"
     end
 
     def stop = @server.shutdown

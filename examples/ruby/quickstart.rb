@@ -14,4 +14,8 @@ subscription = retrier.subscribe(prefetch: 10) do |message|
   puts "#{message.body}, attempt #{message.attempt}"
   raise "507 queue is full" if message.attempt < 3 # an exception: the message is retried
 end
-subscription.wait
+begin
+  subscription.wait
+rescue Interrupt # Ctrl-C
+  retrier.drain(20)
+end

@@ -71,8 +71,12 @@ const FUNCTIONS = [
 
 /** Returns a text of the core with the names of this package. */
 function inWords (sentence) {
-  const fields = sentence.replace(FIELDS, (_, name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase()))
-  return FUNCTIONS.reduce((text, [of, by]) => text.replaceAll(of, by), fields)
+  return inPhrases(sentence.replace(FIELDS, (_, name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase())))
+}
+
+/** Returns a line about an event with the names of this package. Names of fields may be the user's own text there. */
+function inPhrases (line) {
+  return FUNCTIONS.reduce((text, [of, by]) => text.replaceAll(of, by), line)
 }
 
 /**
@@ -135,6 +139,7 @@ module.exports = {
   check,
   counted,
   errorOf,
+  inPhrases,
   inWords,
   made
 }

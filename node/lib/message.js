@@ -17,15 +17,22 @@ class Message {
   #topology
   #signal
   #own // the controller of this message's own signal
+  #class // its prototype, which has the getters
   #isLimited = false
 
   /** content: a Buffer that others use too. The handler gets a copy, which it may change. */
   constructor (content, history, { redelivered = false, topology, signal = NEVER } = {}) {
+    this.#class = new.target.prototype
     this.#content = content
     this.#history = history
     this.#redelivered = redelivered
     this.#topology = topology
     this.#signal = signal
+  }
+
+  /** Returns a property as its class has it: a handler may replace the prototype or the properties of a message. */
+  static read (message, name) {
+    return Reflect.get(message.#class, name, message)
   }
 
   get body () {
@@ -209,7 +216,7 @@ function text (value) {
 /** Returns a message's id for events and logs; "" if it cannot be read. */
 function idOf (message) {
   try {
-    return message ? text(message.history._eventId) : ''
+    return message ? text(Message.read(message, 'history')._eventId) : ''
   } catch {
     return ''
   }

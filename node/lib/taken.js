@@ -29,13 +29,17 @@ class TakenMessage extends Message {
   }
 
   get history () {
+    return this.#read()
+  }
+
+  #read () {
     return (this.#history ??= new TakenHistory(this.#worker, this.taken))
   }
 
   /** The core's history; undefined if it cannot be read. */
   get past () {
     try {
-      return this.history[NATIVE]
+      return this.#read()[NATIVE]
     } catch {
       return undefined
     }

@@ -103,9 +103,10 @@ export class Worker extends EventEmitter implements Health {
   }): Promise<void>
   /**
    * Drains the worker: it takes no more messages, and handlers may finish. Messages that are not
-   * settled in time are requeued. Resolves when the worker has stopped, so a handler must not await
-   * it. A second call sets the time anew. A call before the first run drains that run at once. After
-   * the worker drained, a call has no effect on the next run.
+   * settled in time are requeued. Resolves when the worker has stopped; in a handler of the worker it
+   * resolves at once, as the worker waits for this handler. A second call sets the time anew. A call
+   * before the first run drains that run at once. After the worker drained, a call has no effect on
+   * the next run.
    *
    * @param options `timeout`: time for handlers to finish; default: the worker's `drain`
    * @throws {@link WaitTimeoutError} if handlers still ran at the end of this time; the worker has

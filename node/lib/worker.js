@@ -8,6 +8,7 @@ const os = require('node:os')
 const { performance } = require('node:perf_hooks')
 
 const { Breaker } = require('./breaker')
+const { Call } = require('./calls')
 const c = require('./core')
 const { TRACE } = require('./observe/observer')
 const { MODES } = require('./declaring')
@@ -18,7 +19,7 @@ const { EACH_MESSAGE, Emitter } = require('./observe/emitter')
 const { endOf } = require('./observe/event')
 const { Health } = require('./health')
 const { limitOf, limited } = require('./limit')
-const { idOf, stopping } = require('./message')
+const { Message, idOf, stopping } = require('./message')
 const NATIVE = require('./native')
 const { finished } = require('./finished')
 const { flag, handler, instance, list, numberOf, only, refuse, text, texts, whole } = require('./checks')
@@ -201,10 +202,10 @@ class Worker extends EventEmitter {
     // Each handler has a resource of its own in the context of the run. The next handler does not see
     // the values that it sets by AsyncLocalStorage.enterWith.
     const limitedHandle = limited(handle, this.#timeout)
-    this.#handle = AsyncResource.bind(message => {
+    this.#handle = AsyncResource.bind((message, call) => {
       const resource = new AsyncResource('BackhopMessage', { requireManualDestroy: true })
       try {
-        return resource.runInAsyncScope(this.#emitter.handle, this.#emitter, message, limitedHandle)
+        return resource.runInAsyncScope(() => call.run(() => this.#emitter.handle(message, limitedHandle)))
       } finally {
         resource.emitDestroy()
       }
@@ -225,6 +226,7 @@ class Worker extends EventEmitter {
     const { timeout = this.#drain } = only(options, ['timeout'], 'stop')
     check(this.#native.stop(drainOf(timeout, 'timeout')))
     this.#stopping?.abort()
+    if (Call.current(this)) return // the run ends after this handler
     const failure = await this.#ended
     if (isLate(failure)) throw failure
   }
@@ -349,15 +351,24 @@ class Worker extends EventEmitter {
     let isAsync
     if (this.#breaker?.hasKey && !this.#isPermitted(message)) return
     if (this.#isObserved) this.#begins(message)
+    const call = new Call(this)
+    const fail = thrown => {
+      call.end()
+      this.#fail(message, thrown)
+    }
+    const succeed = value => {
+      call.end()
+      this.#returned(message, value)
+    }
     try {
-      result = this.#handle(message)
+      result = this.#handle(message, call)
       isAsync = typeof result?.then === 'function' // which may throw
     } catch (thrown) {
-      this.#fail(message, thrown)
+      fail(thrown)
       return
     }
-    if (!isAsync) this.#returned(message, result)
-    else Promise.resolve(result).then(value => this.#returned(message, value), thrown => this.#fail(message, thrown))
+    if (!isAsync) succeed(result)
+    else Promise.resolve(result).then(succeed, fail)
   }
 
   #returned (message, value) {
@@ -394,15 +405,16 @@ class Worker extends EventEmitter {
 
   /** Emits the end of a handler. If the message cannot be read, the event has no history. */
   #emitHandled (name, message, failure) {
-    const { began, redelivered } = message
+    const { began } = message
+    const redelivered = Message.read(message, 'redelivered')
     const duration = began === undefined ? undefined : performance.now() - began
     this.#emit(name, demand => this.#emitter.emit(name, () => {
-      return { history: message.past, redelivered, now: Date.now(), duration, ...failure }
+      return { history: Message.read(message, 'past'), redelivered, now: Date.now(), duration, ...failure }
     }, demand))
   }
 
   #fail (message, thrown) {
-    if (isAbort(thrown, message.signal)) {
+    if (isAbort(thrown, Message.read(message, 'signal'))) {
       this.#settle(message, RELEASED)
       return
     }

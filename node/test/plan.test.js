@@ -8,6 +8,7 @@ const { Delivery, History, Plan, Topology } = require('backhop')
 const { inside } = require('./internals')
 const vectors = require('./vectors')
 const { camel, is, raw, text, typed } = vectors
+const { Message } = inside('message')
 const { endOf } = inside('observe/event')
 
 const NOW_MS = 1_700_000_000_000
@@ -41,7 +42,7 @@ function planOf (each, history, topology) {
 
 /** By the event: a permanent failure has the same one as a failure. */
 function countsAs ({ outcome = 'failed' }, history, topology) {
-  const event = endOf({ outcome }, { history }, topology)
+  const event = endOf({ outcome }, new Message(undefined, history, { topology }), topology)
   if (event === '') return outcome // a deferral has no event of its own
   return event === 'failed' && outcome === 'permanent' ? 'permanent' : event
 }

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -73,7 +74,9 @@ def test_the_cdn_purge_with_the_worker_ends_with_every_page_purged(url: str) -> 
 @needs_broker
 @pytest.mark.long
 def test_the_tutorials_first_consumer_loses_what_fails(url: str) -> None:
-    assert output_of("tutorial_loses.py", url).splitlines()[-1] == shown(TUTORIAL)[0]
+    lines = output_of("tutorial_loses.py", url).splitlines()
+    assert lines[-1] == shown(TUTORIAL)[0]
+    assert "/old/front-page    404 no such site" in lines  # P4-23
 
 
 @needs_broker
@@ -130,6 +133,32 @@ def test_the_quickstart_ends_with_the_third_attempt(url: str) -> None:
         lines = lines_of(program, 3)
     assert lines == THREE_ATTEMPTS
     assert shown(START) == ["\n".join(lines)]
+
+
+@needs_broker
+@pytest.mark.long
+@pytest.mark.parametrize("example", ["quickstart", "quickstart_aio_pika"])
+def test_p4_21_p4_24_a_quickstart_ends_with_ctrl_c_and_without_a_word(example: str, url: str) -> None:
+    pytest.importorskip("aio_pika")
+    logs = "logging.basicConfig(stream=sys.stdout); logging.getLogger('backhop').setLevel('DEBUG')"
+    runs = (
+        f"import logging, runpy, sys; {logs}; runpy.run_path({str(EXAMPLES / example) + '.py'!r}, run_name='__main__')"
+    )
+    command = [sys.executable, "-X", "dev", "-c", runs]
+    environment = {**os.environ, "AMQP_URL": url}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as program:
+        try:
+            if example != "quickstart":
+                publish_when_declared(url)
+            assert program.stdout
+            assert any("succeeded" in line for line in program.stdout)  # its handler has ended
+            program.send_signal(signal.SIGINT)
+            _, errors = program.communicate(timeout=PATIENCE)
+        finally:
+            program.kill()
+    assert (program.returncode, errors) == (0, "")
 
 
 @needs_broker

@@ -4,8 +4,6 @@
 #
 #     puma --config puma.rb
 
-require "backhop/bunny"
-
 $stdout.sync = true
 
 def purge(page)
@@ -16,10 +14,11 @@ def purge(page)
   puts "#{Process.pid} ended #{page}\n"
 end
 
-policy = Backhop::Policy.new(initial: 0.5, max_attempts: 3)
-
 # README: begin
+require "backhop/bunny"
+
 workers 2
+policy = Backhop::Policy.new(initial: 0.5, max_attempts: 3)
 connection = retrier = nil
 
 on_worker_boot do                        # before_worker_boot since Puma 7

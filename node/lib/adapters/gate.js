@@ -6,7 +6,7 @@ const { instance } = require('../checks')
 const { OK, classOf } = require('../outcomes')
 const { Flow } = require('./flow')
 
-const CALL = Symbol('call') // of a message: its permit, until its call is recorded
+const CALL = Symbol('call') // of a message: { permit }, until its call is recorded; a handler may freeze the message
 
 class Gate {
   #breaker
@@ -48,7 +48,7 @@ class Gate {
 
   /** Adds the permit of a flow to a message. */
   begin (message, permit) {
-    if (permit) message[CALL] = permit
+    if (permit) message[CALL] = { permit }
   }
 
   /**
@@ -58,17 +58,18 @@ class Gate {
   delayOf (message) {
     if (!this.#breaker?.hasKey) return undefined
     const call = this.#breaker._begin(message)
-    if (call.delay === undefined) message[CALL] = call
+    if (call.delay === undefined) message[CALL] = { permit: call }
     return call.delay
   }
 
   /** Records the end of a call of the handler. thrown: the value that it threw, if it failed. */
   record (message, result, thrown) {
     const call = message[CALL]
-    if (!call) return
-    message[CALL] = undefined
-    if (result === OK) call.end(result)
-    else call.end(result, { errorClass: classOf(thrown), isDownstreams: this.#breaker._isDownstreams(thrown) })
+    if (!call?.permit) return
+    const { permit } = call
+    call.permit = undefined
+    if (result === OK) permit.end(result)
+    else permit.end(result, { errorClass: classOf(thrown), isDownstreams: this.#breaker._isDownstreams(thrown) })
   }
 }
 

@@ -3,6 +3,7 @@
 
 const { performance } = require('node:perf_hooks') // the global one is looked up at each use
 
+const { Call } = require('../calls')
 const { finished } = require('../finished')
 const { idOf } = require('../message')
 const { Scheduler } = require('./scheduler')
@@ -15,7 +16,8 @@ class Handling {
   #blocked // the last handler that blocked the event loop for long: { id, duration, until }
   #arrived = new Scheduler() // a client delivers all that it has read at once
   #ended = new Scheduler() // many handlers may wait for one thing, and end at once
-  #idle = [] // resolve functions of who waits until no handler runs
+  #idle = [] // resolve functions of drains that wait for handlers
+  #draining = new Set() // calls of handlers that have begun a drain
 
   /**
    * retrier: has
@@ -93,23 +95,29 @@ class Handling {
     }
     let result
     let isAsync
+    const call = new Call(this)
+    const endCall = () => {
+      call.end()
+      this.#draining.delete(call)
+      end()
+    }
     const began = performance.now()
     try {
-      result = retrier.call(message, handle)
+      result = call.run(() => retrier.call(message, handle))
       isAsync = typeof result?.then === 'function'
       if (!isAsync) finished(result)
     } catch (thrown) {
       this.#ran(message, began)
       retrier.fail(message, thrown)
-      end()
+      endCall()
       return
     }
     this.#ran(message, began)
     if (isAsync) {
-      this.#settleLater(message, result).then(end)
+      this.#settleLater(message, result).then(endCall)
     } else {
       retrier.succeed(message) // before the next message is read
-      end()
+      endCall()
     }
   }
 
@@ -141,13 +149,30 @@ class Handling {
     return isCause ? { id, duration } : undefined
   }
 
-  /** Resolves when no handler runs. */
+  /** The number of deliveries that a drain waits for: not those whose handlers drain. */
+  get undrained () {
+    return this.count - this.#draining.size
+  }
+
+  /** Begins a drain. Returns a function that ends it. No drain waits for the handler that calls this. */
+  drain () {
+    const call = Call.current(this)
+    if (!call) return () => {}
+    call.drains++
+    this.#draining.add(call)
+    this.#ifIdle()
+    return () => {
+      if (--call.drains === 0) this.#draining.delete(call)
+    }
+  }
+
+  /** Resolves when each handler that still runs has begun a drain. */
   async idle () {
-    if (this.count) await new Promise(resolve => this.#idle.push(resolve))
+    if (this.undrained) await new Promise(resolve => this.#idle.push(resolve))
   }
 
   #ifIdle () {
-    if (this.count) return
+    if (this.undrained) return
     for (const resolve of this.#idle.splice(0)) resolve()
   }
 }

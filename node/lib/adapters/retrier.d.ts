@@ -82,8 +82,8 @@ export abstract class BaseRetrier {
    * own consumers before. The channels that the retrier opened are closed; it opens others if you use
    * it again.
    *
-   * A handler must not await it: it would wait for itself. After 20 s a warning reports the handlers
-   * that still run.
+   * It does not wait for a handler that calls it, as this handler may await it. After 20 s a warning
+   * reports the handlers that still run.
    *
    * @param options `timeout`: longest time to wait; default: no limit
    * @throws {@link WaitTimeoutError} if the time is over; unconfirmed messages will be redelivered

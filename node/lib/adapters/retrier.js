@@ -7,7 +7,7 @@
 //   _connection(given)            resolves to the connection to publish on (see publisher.js)
 //   _consumer(handle, prefetch)   makes a consumer (see consumer.js)
 //   _parked(got, connection)      makes a message of what a declaring channel got
-//   _flush()                      resolves when all settlements have reached the broker
+//   _flush(isIdle)                resolves when all settlements have reached the broker; isIdle: no handler runs
 //
 // Its messages have an original under the symbol ORIGINAL:
 //
@@ -27,7 +27,7 @@ const { Decider } = require('../decider')
 const { ConsumerCancelledError } = require('../errors')
 const { Declaring, MODES } = require('../declaring')
 const { limitOf, limited } = require('../limit')
-const { idOf, stopping } = require('../message')
+const { Message, idOf, stopping } = require('../message')
 const { Emitter } = require('../observe/emitter')
 const { endOf, undrained } = require('../observe/event')
 const { debug, warn } = require('../log')
@@ -256,9 +256,10 @@ class BaseRetrier {
     })
   }
 
-  #pastOf ({ history, redelivered }, { error, errorClass, errorText } = NO_FAILURE) {
+  #pastOf (message, { error, errorClass, errorText } = NO_FAILURE) {
     const { clock } = this.#decider
-    const past = this.#decider.held(history)
+    const past = this.#decider.held(Message.read(message, 'history'))
+    const redelivered = Message.read(message, 'redelivered')
     return { history: past, redelivered, now: clock(), error, errorClass, errorText, duration: undefined }
   }
 
@@ -292,7 +293,7 @@ class BaseRetrier {
   /** Settles a message whose handler threw. `thrown` may be any value. */
   _fail (message, thrown) {
     const decider = this.#decider
-    const isReleased = isAbort(thrown, message.signal)
+    const isReleased = isAbort(thrown, Message.read(message, 'signal'))
     const result = isReleased ? RELEASED : decider.result(thrown)
     this.#gate.record(message, result, thrown)
     if (!this.#canSettle(message)) return
@@ -305,7 +306,7 @@ class BaseRetrier {
       const failure = name === 'dropped' ? undefined : this.#failureOf(message, thrown, result)
       if (this.#emitter.isObserved) this.#ends(name, message, failure)
       decider.frameMax = message[ORIGINAL].connection.frameMax // messages of others came in the meantime
-      const plan = decider.plan(message.history, result, message[TRACE]?.traceparent)
+      const plan = decider.plan(Message.read(message, 'history'), result, message[TRACE]?.traceparent)
       this.#execute(message, plan, this.#kept(failure, plan))
     } catch (error) {
       this._refused(error, message)
@@ -419,24 +420,25 @@ class BaseRetrier {
       timer = setTimeout(resolve, Math.min(limit, LONGEST_TIMER), true)
     })
     const warning = setTimeout(() => this.#warnOfDrain(), DRAINS_LONG_MS).unref()
-    const drained = this.#drained()
+    const end = this.#handling.drain()
     try {
+      const drained = this.#drained()
       if (!await Promise.race(isLate ? [drained, isLate] : [drained])) return
+      throw undrained(this.#topology.queue, this.#handling.undrained + this.pending)
     } finally {
+      end()
       clearTimeout(timer)
       clearTimeout(warning)
     }
-    throw undrained(this.#topology.queue, this.#handling.count + this.pending)
   }
 
-  /** Warns if a drain waits for handlers: one of them may wait for the drain. */
+  /** Warns if a drain waits long for handlers: one of them may never end. */
   #warnOfDrain () {
-    const { count } = this.#handling
+    const { undrained: count } = this.#handling
     if (!count) return
     const handlers = count === 1 ? 'a handler still runs' : `${count} handlers still run`
     const waits = `drain() of queue "${this.#topology.queue}" has waited for ${DRAINS_LONG_MS / 1000} s`
-    const advice = 'do not await it in a handler, which would wait for itself, and give it a timeout'
-    warn(`${waits}, and ${handlers}: ${advice}`, 'BACKHOP_DRAIN')
+    warn(`${waits}, and ${handlers}: give it a timeout, or the handler a time limit`, 'BACKHOP_DRAIN')
   }
 
   async [Symbol.asyncDispose ?? Symbol('asyncDispose')] () { // Node before 18.18 has no asyncDispose
@@ -448,11 +450,11 @@ class BaseRetrier {
     this.#stopping = stopping() // for messages that arrive after the drain
     this.#gate.giveBack()
     await Promise.all([...this.#consumers].map(consumer => consumer.cancel()))
-    while (this.#handling.count || this.pending) {
+    while (this.#handling.undrained || this.pending) {
       await this.#handling.idle()
       for (const publisher of this.#publishers.values()) await publisher.idle()
     }
-    await this._flush()
+    await this._flush(this.#handling.count === 0)
     for (const publisher of this.#publishers.values()) publisher.close()
   }
 
@@ -493,7 +495,7 @@ class BaseRetrier {
 function copyOf (message, plan, rest) {
   const original = message[ORIGINAL]
   const { content } = original
-  const { history } = message
+  const history = Message.read(message, 'history')
   if (!plan.publishes) return new Copy({ plan, id: history._eventId, original, ...rest })
   return new Copy({ plan, id: plan.id, properties: original.properties(plan, history), content, original, ...rest })
 }

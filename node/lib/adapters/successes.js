@@ -7,6 +7,7 @@ const { performance } = require('node:perf_hooks') // the global one is looked u
 
 const c = require('../core')
 const { made } = require('../errors')
+const { Message } = require('../message')
 const NATIVE = require('../native')
 
 const RANDOM_BYTES = 16
@@ -19,8 +20,8 @@ const now = () => Math.floor(performance.now())
  *
  * content: the body as it arrived
  */
-function keep ({ history, queue }, content) {
-  successes.keep(history[NATIVE], queue, content, now())
+function keep (message, content) {
+  successes.keep(Message.read(message, 'history')[NATIVE], Message.read(message, 'queue'), content, now())
 }
 
 /** Returns whether the message succeeded at an earlier delivery, and forgets this success. */

@@ -9,7 +9,7 @@ const diagnostics = require('node:diagnostics_channel')
 
 const { refuse } = require('../checks')
 const c = require('../core')
-const { BackhopError, check, counted, made } = require('../errors')
+const { BackhopError, check, counted, inPhrases, made } = require('../errors')
 const { finished } = require('../finished')
 const { idOf } = require('../message')
 const { textOf } = require('../outcomes')
@@ -266,8 +266,8 @@ class Emitter {
     const line = LOG.line(native, Math.floor(performance.now()))
     if (!line) return
     const name = c.bh_event_name(native.what())
-    if (!isWarned || native.level() < WARNING) debug('%s', line)
-    else warn(String(line), `BACKHOP_${name.toUpperCase()}`, Event.of(native, error))
+    if (!isWarned || native.level() < WARNING) debug('%s', inPhrases(String(line)))
+    else warn(inPhrases(String(line)), `BACKHOP_${name.toUpperCase()}`, Event.of(native, error))
   }
 
   /** Emits that no copy of a message can be made. Its original stays unacknowledged. */

@@ -6,8 +6,9 @@ const { inspect } = require('node:util')
 
 const { namesOf } = require('../checks')
 const c = require('../core')
-const { WaitTimeoutError, check, errorOf, made } = require('../errors')
+const { WaitTimeoutError, check, errorOf, inPhrases, made } = require('../errors')
 const { listed } = require('../lists')
+const { Message } = require('../message')
 const NATIVE = require('../native')
 const { textOf } = require('../outcomes')
 const { OUTCOMES } = require('../plan')
@@ -40,7 +41,7 @@ class Event {
     const value = field => values[3 + field]
     this.#values = values
     this.name = c.bh_event_name(values[0])
-    this.text = values[2]
+    this.text = inPhrases(values[2])
     if (error === undefined && value(STATUS)) this.error = errorOf(value(STATUS), this.text)
     else this.error = error // also null, if a handler rejected with it
     this.id = value(ID) ?? ''
@@ -87,7 +88,7 @@ class Event {
 
   /** Returns the event as one line of text. */
   toString () {
-    return String(Event.native(this).line())
+    return inPhrases(String(Event.native(this).line()))
   }
 
   /**
@@ -138,7 +139,8 @@ function endOf ({ outcome, policy }, message, topology) {
   let number = OUTCOMES[outcome]
   if (outcome === 'throttled') {
     try {
-      number = c.bh_plan_outcome(message.history[NATIVE], (policy ?? topology.policy)[NATIVE], topology[NATIVE], number)
+      const history = Message.read(message, 'history')[NATIVE]
+      number = c.bh_plan_outcome(history, (policy ?? topology.policy)[NATIVE], topology[NATIVE], number)
     } catch {
       // The settlement reports it.
     }

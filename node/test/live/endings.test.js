@@ -4,11 +4,15 @@
 const assert = require('node:assert/strict')
 const { afterEach, beforeEach, mock } = require('node:test')
 
-const { MissingError, Park, Policy, RetryAfter, Throttled, Worker, buildInfo } = require('backhop')
+const { Breaker, MissingError, Park, Policy, RetryAfter, Throttled, Worker, buildInfo } = require('backhop')
 
-const { Broker, NEEDS_BROKER, URL, describe, it, until } = require('./broker')
+const { inside } = require('../internals')
+const { Broker, CONNECTS, NEEDS_BROKER, URL, amqplibUrl, describe, it, until } = require('./broker')
 const { CARRIERS } = require('./carriers')
 
+const { frames } = inside('adapters/frames')
+
+const NEEDS_CLIENT = CONNECTS ? {} : { skip: 'an amqplib before 0.10.7, whose default this RabbitMQ refuses' }
 const FIRST = ['worker', 'promises'] // in the fast profile
 const POLICY = new Policy({ kind: 'fixed', initial: 100, jitter: 'none', maxAttempts: 5, maxRetryAfter: 0 })
 const warnings = []
@@ -33,8 +37,8 @@ describe('an end', NEEDS_BROKER, () => {
 
   const happened = name => events.filter(event => event.name === name).length
 
-  async function connected (name, options) {
-    const carrier = await CARRIERS[name].connect(URL, queue, {
+  async function connected (name, options, url = URL) {
+    const carrier = await CARRIERS[name].connect(url, queue, {
       policy: POLICY, namespace: broker.namespace, onEvent: event => events.push(event), ...options
     })
     closing.push(() => carrier.stop())
@@ -131,6 +135,58 @@ describe('an end', NEEDS_BROKER, () => {
         assert.deepEqual([happened('stale'), message.attempt], [0, 1])
       })
     }
+
+    it(`N4-4: a handler over ${name} that awaits its own ${isWorker ? 'stop' : 'drain'} goes on`, needs, async () => {
+      const carrier = await connected(name)
+      const ended = []
+      let release
+      const released = new Promise(resolve => { release = resolve })
+      closing.push(release)
+      let isOtherHere = false
+      await carrier.begin(async ({ body }) => {
+        if (String(body) === 'other') {
+          isOtherHere = true
+          await released
+        } else {
+          await until(() => isOtherHere, 'the other one has its message')
+          if (isWorker) await carrier.worker.stop({ timeout: '60s' })
+          else await Promise.all([carrier.retrier.drain(), carrier.retrier.drain({ timeout: '60s' })])
+        }
+        ended.push(String(body))
+      })
+      for (const body of ['stops', 'other']) await broker.publish(body, queue)
+      await until(() => isOtherHere, 'the handlers run')
+      if (!isWorker) {
+        await broker.count(queue) // time for a drain that does not wait for the other one
+        assert.deepEqual(ended, [])
+        release()
+      }
+      await until(() => ended.includes('stops'), 'the handler that stops goes on')
+      release()
+      await (isWorker ? carrier.running : carrier.retrier.drain())
+      await carrier.stop()
+      assert.deepEqual([ended.sort(), happened('succeeded'), happened('stale')], [['other', 'stops'], 2, 0])
+      await broker.holds(queue, 0)
+    })
+
+    it(`N4-6: ${name} settles a message without its prototype and its properties`, needs, async () => {
+      const seen = []
+      const carrier = await connected(name, { breaker: new Breaker('an API') })
+      await carrier.begin(message => {
+        const call = `${message.body} ${message.attempt}`
+        seen.push(call)
+        for (const property of ['history', 'signal', 'queue', 'redelivered']) {
+          Object.defineProperty(message, property, { value: null })
+        }
+        Object.freeze(Object.setPrototypeOf(message, null))
+        if (call === 'fails 1') throw new Error('no')
+      })
+      for (const body of ['fails', 'succeeds']) await broker.publish(body, queue)
+      await until(() => happened('succeeded') === 2, () => events.join('\n'))
+      assert.deepEqual(seen.sort(), ['fails 1', 'fails 2', 'succeeds 1'])
+      assert.deepEqual([happened('retried'), happened('refused'), happened('stale')], [1, 0, 0])
+      await broker.holds(queue, 0)
+    })
 
     if (isWorker) continue
 
@@ -230,9 +286,48 @@ describe('an end', NEEDS_BROKER, () => {
     })
   }
 
+  // amqplib 2.3 throws a RangeError if it has to write more than 64 KiB of headers.
+  it('W10: over amqplib a message with 70,000 bytes of headers stays, and the next one is retried', NEEDS_CLIENT, async () => {
+    const long = content => {
+      const size = Buffer.alloc(4)
+      size.writeUInt32BE(content.length)
+      return Buffer.concat([size, content])
+    }
+    const entry = Buffer.concat([Buffer.from('\x04longS'), long(Buffer.from('x'.repeat(70_000)))])
+    const properties = Buffer.concat([Buffer.of(0x20, 0), long(entry)]) // headers alone
+    const seen = []
+    const carrier = await connected('promises', {}, amqplibUrl(URL))
+    await carrier.begin(({ body, attempt, headers }) => {
+      seen.push(`${body} ${attempt} ${headers.long?.length}`)
+      if (attempt === 1) throw new Error('no')
+    })
+    const channel = await carrier.connection.createChannel()
+    const message = { exchange: '', routingKey: queue, mandatory: false, properties, content: Buffer.from('large') }
+    channel.connection.stream.write(frames(channel.ch, message, 131_072))
+    const refused = await until(() => events.find(({ name }) => name === 'refused'), 'it is refused')
+    assert.equal(refused.error.name, 'FrameError')
+    await broker.publish('small', queue)
+    await until(() => happened('succeeded'), () => events.join('\n'))
+    assert.deepEqual(seen, ['large 1 70000', 'small 1 undefined', 'small 2 undefined'])
+    assert.equal(happened('disconnected'), 0)
+  })
+
   it('D1: a worker whose run rejected stops at once', { skip: !buildInfo().worker }, async () => {
     const worker = new Worker(URL, { queue: `${queue}.none`, policy: POLICY, namespace: broker.namespace })
     await assert.rejects(worker.run(() => {}), MissingError)
     await worker.stop()
+  })
+
+  it('N4-7: the warnings and events of a worker name its options', { skip: !buildInfo().worker }, async () => {
+    const worker = new Worker(URL, {
+      queue: `${queue}.none`, policy: POLICY, namespace: broker.namespace, onEvent: event => events.push(event)
+    })
+    await assert.rejects(worker.run(() => {}), /by workQueue: "quorum"/)
+    const warning = await until(() => warnings.find(({ code }) => code === 'BACKHOP_DRAINED'), 'it warns')
+    const { event } = warning
+    for (const text of [warning.message, String(event), event.text, event.error.message]) {
+      assert.match(text, /by workQueue: "quorum"/)
+      assert.doesNotMatch(text, /work_queue|bh_/)
+    }
   })
 })

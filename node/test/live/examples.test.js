@@ -3,6 +3,7 @@
 
 const assert = require('node:assert/strict')
 const { execFile, spawn } = require('node:child_process')
+const { once } = require('node:events')
 const path = require('node:path')
 const { createInterface } = require('node:readline')
 const { promisify } = require('node:util')
@@ -67,6 +68,20 @@ describe('the quickstart', NEEDS_CLIENT, () => {
   it('ends with the third attempt', async () => {
     assert.deepEqual(await linesOf('quickstart.js', 3, { publishes: true }), ATTEMPTS)
   })
+
+  it('P4-21: ends at Ctrl-C without a word', { long: true }, async () => {
+    await withVhost(async url => {
+      const env = { ...process.env, AMQP_URL: url }
+      const program = spawn(process.execPath, [path.join(EXAMPLES, 'quickstart.js')], { env, timeout: PATIENCE })
+      const ended = once(program, 'close')
+      let errors = ''
+      program.stderr.on('data', data => { errors += data })
+      for await (const line of createInterface({ input: program.stdout })) {
+        if (line === ATTEMPTS.at(-1)) program.kill('SIGINT')
+      }
+      assert.deepEqual([...await ended, errors], [null, 'SIGINT', ''])
+    })
+  })
 })
 
 describe('an example', { ...NEEDS_CLIENT, long: true, concurrency: AT_ONCE }, () => {
@@ -85,10 +100,13 @@ describe('an example', { ...NEEDS_CLIENT, long: true, concurrency: AT_ONCE }, ()
 })
 
 describe('the tutorial', { ...NEEDS_CLIENT, long: true, concurrency: AT_ONCE }, () => {
-  const lastLineOf = async name => (await outputOf(name)).trim().split('\n').at(-1)
+  const linesOfAll = async name => (await outputOf(name)).trim().split('\n')
+  const lastLineOf = async name => (await linesOfAll(name)).at(-1)
 
   it('begins with tutorial-loses.js, a consumer that loses messages', async () => {
-    assert.equal(await lastLineOf('tutorial-loses.js'), '1 of 20 pages purged')
+    const lines = await linesOfAll('tutorial-loses.js')
+    assert.equal(lines.at(-1), '1 of 20 pages purged')
+    assert.ok(lines.includes('/old/front-page    404 no such site'), lines.join('\n')) // P4-23
   })
 
   it('spares the API that tutorial-hammers.js hammers, in tutorial-retries.js', async () => {

@@ -37,6 +37,11 @@ module Backhop
     # @return [String] the work queue
     def queue = topology.queue
 
+    # Does nothing: a message reads its parts at the first access, and Backhop settles it after your handler.
+    #
+    # @return [self]
+    def freeze = self
+
     # @return [History] the message's past, from its headers
     def history = @history ||= @read.call
 

@@ -42,12 +42,13 @@ RSpec.describe "The examples", :long, skip: NEEDS_BROKER do
     expect_all_purged("cdn_purge_worker")
   end
 
-  it "begin with the quickstart, which ends with the third attempt" do
+  it "R4-8: begin with the quickstart, which ends with the third attempt, and at Ctrl-C without a word" do
     broker.channel.queue_delete("purges")
-    Open3.popen2(*command("quickstart")) do |_, output, process|
+    Open3.popen2e(*command("quickstart")) do |_, output, process|
       lines = Array.new(3) { output.gets.chomp }
-      Process.kill("KILL", process.pid)
+      Process.kill("INT", process.pid)
       expect(lines).to eq((1..3).map { |attempt| "/index.html, attempt #{attempt}" })
+      expect([output.read, process.value.success?]).to eq(["", true])
     end
   end
 
@@ -86,7 +87,8 @@ RSpec.describe "The examples", :long, skip: NEEDS_BROKER do
   end
 
   it "lose what fails, in the tutorial's first consumer" do
-    expect(Open3.capture2(*command("tutorial_loses")).first).to end_with("\n1 of 20 pages purged\n")
+    output = Open3.capture2(*command("tutorial_loses")).first
+    expect(output).to include("/old/front-page    404 no such site\n").and end_with("\n1 of 20 pages purged\n") # P4-23
   end
 
   it "spare the API that requeueing hammers" do

@@ -139,6 +139,16 @@ RSpec.describe "A subscription over Bunny", skip: NEEDS_BROKER do
       go.close
     end
 
+    it "N4-6: over #{name} settles a message that its handler froze", **long do
+      broker.publish("a", queue)
+      failures = ["no"]
+      options[:breaker] = Backhop::Breaker.new("an API")
+      carrier.call(self, ->(message) { message.freeze && failures.pop&.then { |text| raise text } }) do
+        expect(events.get(:retried)).to have_attributes(attempts: 1)
+        expect(events.get(:succeeded)).to have_attributes(attempt: 2)
+      end
+    end
+
     it "P4-2: over #{name} takes a subclass of Throttled, RetryAfter or Park that calls no super", **long do
       bare = ->(kind) { Class.new(kind) { def initialize(page) = @page = page } }
       kinds = [Backhop::Throttled, Backhop::RetryAfter, Backhop::Park].map(&bare)

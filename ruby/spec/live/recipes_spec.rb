@@ -167,6 +167,14 @@ RSpec.describe "A recipe", :long, skip: Recipes::ABSENT do
     end
   end
 
+  it "R4-8: for Puma loads as the page shows it" do
+    block = recipe("puma")[/^# README: begin$(.*)^# README: end$/m, 1]
+    hooks = "def workers(_) = nil\ndef on_worker_boot(&) = @boot = proc(&)\ndef on_worker_shutdown(&) = @shutdown = proc(&)\n"
+    running_program("#{hooks}#{block}\n@boot.call\n@shutdown.call\nputs 'drained'", queue) do |program|
+      program.await(/^drained$/)
+    end
+  end
+
   it "for error reporters reports the exceptions of parked messages" do
     publish("/index.html")
     running_program(recipe("error_reporters"), queue) do |program|

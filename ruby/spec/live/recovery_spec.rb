@@ -156,6 +156,40 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
     proxy.close
   end
 
+  { "subscribe" => ->(client, handler) { client.retrier.subscribe(handler, threads: 2) },
+    "wrap" => ->(client, handler) { client.instance_variable_set(:@handler, handler) && client.begin } }.each do |name, consume|
+    it "R4-3: by #{name} acknowledges nothing on a channel that a handler is closing" do
+      other_runs = Queue.new
+      is_closed = Queue.new
+      calls = []
+      handler = lambda do |message|
+        calls << message.body
+        if message.body == "closes"
+          other_runs.pop
+          proxy.hold # Bunny gets no answer yet
+          is_closed << message.delivery_info.channel.close
+        else
+          other_runs << true
+          until_true { broker.channel.queue_declare(queue, passive: true).consumer_count.zero? } # the broker has closed it
+        end
+      end
+      connected(BunnyClient, proxy.url, queue, nil, **options, threads: 2) do |client|
+        client.declare
+        transport = client.connection.transport
+        consume.call(client, handler)
+        %w[closes other].each { |body| broker.publish(body, queue, message_id: body) }
+        expect(events.get(:stale)).to have_attributes(id: "other")
+        proxy.release
+        is_closed.pop
+        2.times { events.get(:succeeded) } if name == "subscribe"
+        expect(client.connection.transport).to be(transport)
+        client.retrier.verify # the broker has not closed the connection
+      end
+      expect(calls).to contain_exactly("closes", "other")
+      proxy.close
+    end
+  end
+
   it "F2: in Kicks acknowledges a message whose connection was lost, without a second call", :long do
     calls = 0
     handler = lambda do |message|

@@ -140,8 +140,11 @@ class Retrier extends BaseRetrier {
     if (queue.state === 'open') queue.close('drained')
   }
 
-  async _flush () { // node-amqp writes in order, and closes in order
-    for (const queue of this.#cancelled) this.#close(queue)
+  async _flush (isIdle) { // node-amqp writes in order, and closes in order
+    for (const queue of this.#cancelled) {
+      if (isIdle) this.#close(queue)
+      else this._closeIfSettled(queue)
+    }
   }
 }
 

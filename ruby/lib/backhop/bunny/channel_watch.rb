@@ -2,7 +2,8 @@
 
 module Backhop
   module Bunny
-    # Logs advice if the broker closes a channel because a delivery was settled twice.
+    # Logs advice if the broker closes a channel because a delivery was settled twice. Notes when the application begins
+    # to close a channel.
     # @api private
     class ChannelWatch
       def initialize(topology)
@@ -17,6 +18,7 @@ module Backhop
           next if @watched.key?(channel)
 
           @watched[channel] = true
+          channel.extend(Channels::Closable) unless channel.is_a?(Channels::Closable)
           before = channel.instance_variable_get(:@on_error)
           channel.on_error do |closed, close|
             advise(close)

@@ -15,9 +15,39 @@ module Backhop
       MOST_WAIT_MS = 1000
       private_constant :IS_BUNNY2, :LOCK, :MOST_WAIT_MS
 
+      # Extends a channel: a handler may close it while another thread settles a message. Bunny marks the channel
+      # as closed after the broker's answer. The broker closes the connection if a settlement follows the close.
+      module Closable
+        def self.extended(channel)
+          channel.backhop_settling = Mutex.new
+        end
+
+        attr_writer :backhop_settling
+
+        # Bunny also calls this when it opens the channel again.
+        def open
+          super.tap { @is_backhop_closing = false }
+        end
+
+        def close
+          @backhop_settling.synchronize { @is_backhop_closing = true }
+          super
+        end
+
+        # Returns true as soon as the close begins.
+        def backhop_closing? = @is_backhop_closing || closed?
+
+        # Yields. No close begins meanwhile.
+        def backhop_settle(&settle) = @backhop_settling.synchronize(&settle)
+      end
+
       # Extends a channel. After a lost connection, Bunny 2 may not open a channel again, because the
       # recovery of another channel failed. The status of the channel is "open" all the same.
       module Opened
+        include Closable
+
+        def self.extended(channel) = Closable.extended(channel)
+
         attr_writer :opened_on
 
         # Bunny also calls this when it opens the channel again.
@@ -41,7 +71,7 @@ module Backhop
         def released? = @is_released ? true : false
 
         # Returns true if the channel is open on the current transport.
-        def here? = !closed? && @opened_on.equal?(connection.transport)
+        def here? = !backhop_closing? && @opened_on.equal?(connection.transport)
       end
 
       # Extends a connection.
@@ -136,10 +166,18 @@ module Backhop
           connection.status != :open || (IS_BUNNY2 && connection.recovering_from_network_failure?)
         end
 
+        # Returns true if the channel is closed, or if a close has begun.
+        def closing?(channel) = channel.is_a?(Closable) ? channel.backhop_closing? : channel.closed?
+
+        # Yields. No close of the channel begins meanwhile.
+        def settling(channel, &settle)
+          channel.is_a?(Closable) ? channel.backhop_settle(&settle) : yield
+        end
+
         # Closes a channel that is open. Ignores a lost connection.
         def close(channel)
           transport = channel&.connection&.transport
-          return unless channel && !channel.closed? && channel.connection.open?
+          return unless channel && !closing?(channel) && channel.connection.open?
 
           guard(channel.connection).backhop_lock.synchronize do
             channel.connection.synchronised_find_channel(channel.id) # waits while Bunny opens its channels again

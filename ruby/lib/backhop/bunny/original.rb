@@ -34,7 +34,7 @@ module Backhop
 
       # Returns true if it can still be settled. Otherwise the broker delivers the message again.
       def here?
-        !@is_stale && !@channel.closed? && @transport.open? && @transport.equal?(@channel.connection.transport)
+        !@is_stale && !Channels.closing?(@channel) && @transport.open? && @transport.equal?(@channel.connection.transport)
       end
 
       # Returns true if another delivery arrived on the same channel of the same transport.
@@ -53,9 +53,13 @@ module Backhop
 
       # Writes settlements of its channel. Returns false if that is no longer possible.
       def write(frames)
-        is_here = @is_settled || here? # checked last: a frame of a closed channel makes the broker close the connection
-        @transport.write(frames) if is_here && !@is_settled
-        is_here
+        return true if @is_settled
+
+        Channels.settling(@channel) do # a frame of a closed channel makes the broker close the connection
+          is_here = here?
+          @transport.write(frames) if is_here
+          is_here
+        end
       end
 
       # Returns the frame that settles this delivery, or another one of its channel: one method
