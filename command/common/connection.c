@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "common/command.h"
+#include "common/options.h"
 #include "common/output.h"
 #include "worker/wire/login.h"
 
@@ -329,6 +330,8 @@ static void destroy(connection *self)
 const char *broker_uri(const broker_options *options)
 {
     const char *uri = options->uri ? options->uri : getenv("AMQP_URL");
+    if (options->uri && !*uri)
+        options_refuse("the URI is empty: give amqp://user:password@host:port/vhost, or leave it out");
     return uri && *uri ? uri : "amqp://guest:guest@localhost/";
 }
 

@@ -107,6 +107,7 @@ START_TEST(what_is_no_uri_is_refused_and_never_repeated)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         expect_refused(bh_str(cases[i].text), cases[i].part);
     expect_refused((bh_bytes){"amqp://ho\0st", 12}, "zero byte");
+    expect_refused(bh_str("amqp://localhost/\n"), "line break at its end"); /* W10 */
     expect_refused((bh_bytes){NULL, 0}, "begins neither");
 }
 END_TEST

@@ -64,6 +64,11 @@ class Options(Case):
         self.assertIn(b"--uri\0***", shown)
         self.assertNotIn(b"CANARY", shown)
 
+    def test_w10_an_empty_uri_or_a_line_break_in_it_is_refused(self):
+        self.assertIn("the URI is empty: give amqp://", self.ends(USAGE, "parked", "list", "q", "--uri", "").stderr)
+        ran = self.ends(USAGE, "parked", "list", "q", "--uri", "amqp://127.0.0.1:1/\n")
+        self.assertIn("such as a line break at its end: remove it", ran.stderr)
+
     def test_x11_the_uri_is_read_from_a_file(self):
         with tempfile.NamedTemporaryFile("w") as file:
             file.write("amqp://guest:CANARY@127.0.0.1:1/\nmore\n")

@@ -92,6 +92,9 @@ bh_status bh__uri_parse(bh__uri *self, bh_bytes uri, bh__report *report)
     bh__uri_free(self);
     if (uri.size && memchr(uri.data, '\0', uri.size))
         return refuse_uri(report, "it has a zero byte");
+    for (size_t i = 0; i < uri.size; i++)
+        if ((unsigned char)uri.data[i] < ' ' || uri.data[i] == 0x7f)
+            return refuse_uri(report, "it has a control character, such as a line break at its end: remove it");
     int tls = begins_with_scheme(uri, "amqps://");
     if (!tls && !begins_with_scheme(uri, "amqp://"))
         return refuse_uri(report, "it begins neither with amqp:// nor with amqps://");
