@@ -252,6 +252,7 @@ int web_main(int count, char **arguments)
     catch_interrupts();
     random_digits(self->token, sizeof self->token);
     random_digits(self->session, sizeof self->session);
+    random_digits(self->place, sizeof self->place);
     int code = make_state(self, o.state);
     prepare_children(self, &o);
     if (code == EX_OK && !server_open(&self->server, &self->settings))

@@ -1,6 +1,6 @@
 // One group: its queues, samples, a message's story, and what can be done with it.
 import { get, post } from './api.js'
-import { add, button, h, lookProgress, problem, set, table } from './dom.js'
+import { add, bdi, button, h, lookProgress, problem, redraw, set, table } from './dom.js'
 import { attempts, bytes, clock, count, messages, reasonText, relative } from './format.js'
 import { chart } from './chart.js'
 import { openAction } from './action.js'
@@ -28,13 +28,13 @@ function pretty (text) {
 
 const valueText = value => typeof value === 'string' ? value : JSON.stringify(value)
 
-function pairs (name, list) {
+function pairs (title, list) {
   if (!list.length) return null
   const columns = [
     ['Name', ([key]) => h('code', {}, valueText(key))],
     ['Value', ([, value]) => h('code', {}, valueText(value))]
   ]
-  return [h('h3', {}, name), table(name, columns, list)]
+  return [h('h3', {}, title), table(title, columns, list)]
 }
 
 function message (queue, each) {
@@ -59,10 +59,10 @@ function actions (app, where, each) {
   const { may_replay: mayReplay, may_drop: mayDrop } = app.session
   if (!mayReplay && !mayDrop) return h('span', { class: 'muted small' }, 'not allowed: backhop web needs --allow')
   if (isBusy(app.state, each.queue)) return h('a', { href: '#/jobs' }, 'held by an action')
-  const opener = (text, kind, name) => h('button', {
+  const opener = (text, kind, action) => h('button', {
     type: 'button',
     class: kind,
-    onclick: () => openAction(app, name, { queue: each.queue, where })
+    onclick: () => openAction(app, action, { queue: each.queue, where })
   }, text)
   return h('div', { class: 'row' },
     mayReplay && opener('Replay…', 'main', 'replay'),
@@ -81,9 +81,10 @@ function attemptsOf ({ least_attempts: least, most_attempts: most }) {
 
 function summary (found) {
   const first = `${relative(found.first_failure_ms)} (${clock(found.first_failure_ms)})`
-  const name = found.reason && found.reason !== reasonText(found.reason) ? ` (${found.reason})` : ''
-  return h('p', {}, `${messages(found.count)}, reason: `, h('b', {}, reasonText(found.reason)),
-    `${name}. First failure ${first}, latest ${relative(found.last_first_failure_ms)}. `, attemptsOf(found))
+  const isKnown = found.reason !== reasonText(found.reason)
+  return h('p', {}, `${messages(found.count)}, reason: `, h('b', {}, bdi(reasonText(found.reason))),
+    found.reason && isKnown && ` (${found.reason})`,
+    `. First failure ${first}, latest ${relative(found.last_first_failure_ms)}. `, attemptsOf(found))
 }
 
 function partNote () {
@@ -108,7 +109,7 @@ export default async function group (app, main, query) {
     set(samples, lookProgress(app))
     try {
       const { results } = await post('samples', { queue, where, limit: 10 })
-      set(samples, h('h3', {}, `The first ${messages(results.length)} of this group in ${queue}`),
+      set(samples, h('h3', {}, `The first ${messages(results.length)} of this group in `, bdi(queue)),
         results.length
           ? results.map(each => message(queue, each))
           : h('p', {}, 'They are no longer there. Read the parked messages again on the first screen.'))
@@ -126,7 +127,7 @@ export default async function group (app, main, query) {
       found.queues.map(each => consumersOf(state, each.queue))])
     if (key === drawn) return
     drawn = key
-    set(queues, table('Queues of this group', [
+    redraw(queues, table('Queues of this group', [
       ['Queue', each => each.queue],
       ['Messages', each => count(each.count), 'number'],
       ['Consumers of the work queue', each => consumersText(state, each.queue), 'number'],

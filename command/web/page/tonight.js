@@ -1,6 +1,6 @@
 // Tonight: groups over all queues, the newest kind first.
 import { get, post } from './api.js'
-import { button, field, h, lookProgress, problem, select, set, table } from './dom.js'
+import { bdi, bdis, button, field, h, lookProgress, problem, redraw, select, set, table } from './dom.js'
 import { clock, count, dayTime, groups, messages, queues, reasonText, relative } from './format.js'
 import { sparkline } from './chart.js'
 import { consumersOf, isRunning, queuesOf, sumOf, workQueue } from './state.js'
@@ -15,8 +15,8 @@ const MOST_NAMES = 3
 
 export const groupLink = each => `#/group?${new URLSearchParams({ kind: each.error, reason: each.reason })}`
 
-const fact = (name, value, kind = '', more = '') => h('div', {},
-  h('div', { class: 'muted small' }, name),
+const fact = (title, value, kind = '', more = '') => h('div', {},
+  h('div', { class: 'muted small' }, title),
   h('div', { class: `big ${kind}` }, count(value)),
   more && h('div', { class: 'small' }, more))
 
@@ -28,13 +28,13 @@ function facts (state) {
   const idle = queuesOf(state, 'work')
     .filter(each => each.consumers === 0 && (each.ready > 0 || parkedIn(each.queue)))
     .map(each => each.queue)
-  const names = [...idle.slice(0, MOST_NAMES), idle.length > MOST_NAMES && '…'].filter(Boolean).join(', ')
+  const some = bdis([...idle.slice(0, MOST_NAMES), ...(idle.length > MOST_NAMES ? ['…'] : [])])
   return [
     fact('Parked', parked, parked ? 'danger' : 'good'),
     fact('Waiting for a retry', sumOf(state, 'waiting')),
     fact('Ready in work queues', sumOf(state, 'work')),
     unroutable > 0 && fact('Unroutable', unroutable, 'danger'),
-    idle.length > 0 && fact('Queues without consumers', idle.length, 'danger', names)
+    idle.length > 0 && fact('Queues without consumers', idle.length, 'danger', some)
   ]
 }
 
@@ -49,19 +49,20 @@ export const partly = snapshot =>
   Object.values(snapshot?.queues || {}).filter(each => each.looked_at < each.messages)
 
 function partNote (parts, lookAtAll) {
-  const bounds = parts.map(each => `${count(each.looked_at)} of ${count(each.messages)} in ${each.queue}`).join(', ')
+  const bounds = bdis(parts.map(each =>
+    h('span', {}, `${count(each.looked_at)} of ${count(each.messages)} in `, bdi(each.queue))))
   return h('div', { class: 'card note' },
-    h('p', {}, `Only the first messages were read: ${bounds}. `,
+    h('p', {}, 'Only the first messages were read: ', bounds, '. ',
       'The others may have other errors. A replay or drop always counts all messages.'),
     button('Read all', lookAtAll))
 }
 
 function stoppedNote (snapshot, lookAtAll) {
-  const read = Object.values(snapshot.queues).map(each =>
-    `${count(each.looked_at)} of ${messages(each.messages)} in ${each.queue}`)
+  const read = bdis(Object.values(snapshot.queues).map(each =>
+    h('span', {}, `${count(each.looked_at)} of ${messages(each.messages)} in `, bdi(each.queue))))
   return h('div', { class: 'card note' },
     h('p', {}, 'The reading was stopped. These groups are a part: ',
-      `${count(snapshot.queues_done)} of ${queues(snapshot.queue_count)} read to the end; ${read.join(', ')}.`),
+      `${count(snapshot.queues_done)} of ${queues(snapshot.queue_count)} read to the end; `, read, '.'),
     button('Read all', lookAtAll))
 }
 
@@ -74,10 +75,10 @@ function firstFailure (each, now) {
 }
 
 function queueNames (state, { queues }) {
-  const names = queues.length > 2 ? `${queues.length} queues` : queues.map(({ queue }) => workQueue(queue)).join(', ')
+  const all = queues.length > 2 ? `${queues.length} queues` : bdis(queues.map(({ queue }) => workQueue(queue)))
   const idle = queues.filter(({ queue }) => consumersOf(state, queue) === 0).length
   const text = queues.length > 1 ? `no consumer on ${idle}` : 'no consumer'
-  return [names, ' ', idle > 0 && h('span', { class: 'badge danger' }, text)]
+  return [all, ' ', idle > 0 && h('span', { class: 'badge danger' }, text)]
 }
 
 // Returns whether an action ended after the messages were read.
@@ -115,15 +116,7 @@ function depths (state) {
   const rows = queuesOf(state, 'parked').filter(each => each.ready > 0).sort((a, b) => b.ready - a.ready)
   const more = rows.length > MOST_DEPTHS && h('li', {}, `and ${queues(rows.length - MOST_DEPTHS)} more`)
   return h('ul', {}, rows.slice(0, MOST_DEPTHS).map(each =>
-    h('li', {}, `${messages(each.ready)} in ${each.queue}`)), more)
-}
-
-// Replaces the content of an element. A focused link keeps the focus if it is there again.
-function redraw (place, ...children) {
-  const { activeElement } = document
-  const href = place.contains(activeElement) && activeElement.getAttribute('href')
-  set(place, ...children)
-  if (href) [...place.querySelectorAll('a')].find(each => each.getAttribute('href') === href)?.focus()
+    h('li', {}, `${messages(each.ready)} in `, bdi(each.queue))), more)
 }
 
 export default function tonight (app, main) {
@@ -184,7 +177,7 @@ export default function tonight (app, main) {
   main.append(h('h2', {}, 'What broke tonight?'), numbers,
     h('div', { class: 'row' },
       read,
-      field('Only errors that contain', text), field('Time of the charts', spanField), field('Order', order)),
+      field('Only errors that contain', text, 'press Enter to read them'), field('Time of the charts', spanField), field('Order', order)),
     place)
   draw()
   app.onState(state => {

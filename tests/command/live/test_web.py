@@ -57,7 +57,7 @@ class Looks(WebCase):
         queue = self.parked(3, "bad")
         page = self.web(queue)
         connection = page.connect()
-        connection.request("GET", "/api/live", headers={"Cookie": page.cookie, "Sec-Fetch-Site": "same-origin"})
+        connection.request("GET", f"/{page.api}/live", headers={"Cookie": page.cookie, "Sec-Fetch-Site": "same-origin"})
         answer = connection.getresponse()
         self.assertEqual(answer.headers["Content-Type"], "text/event-stream")
         depths = None

@@ -34,10 +34,22 @@ class Access(Case):
             self.assertIn("HttpOnly", cookie)
             self.assertIn("SameSite=Strict", cookie)
             self.assertNotIn(page.token, cookie)
-            page.cookie = cookie.partition(";")[0]
+            page.log_in()
+            self.assertEqual(page.cookie, cookie.partition(";")[0])
             self.assertEqual(page.get("/api/session").json["may_replay"], False)
             page.cookie = page.cookie[:-1] + ("0" if page.cookie[-1] != "0" else "1")
             self.assertEqual(page.get("/api/session").status, 401)
+
+    def test_s4_3_the_cookie_needs_the_path_that_only_the_page_knows(self):
+        with web() as page:
+            answer = page.post("/api/login", {"token": page.token})
+            page.log_in()
+            self.assertRegex(page.api, "^api/[0-9a-f]{32}$")
+            self.assertIn(f"; Path=/{page.api}/;", answer.headers["Set-Cookie"])
+            self.assertEqual(page.get("/api/session").status, 200)
+            wrong = page.api[:-1] + ("0" if page.api[-1] != "0" else "1")
+            for page.api in ("api", "api/", wrong, page.api[:-1], page.api + "0", "api/" + "0" * 200):
+                self.assertEqual((page.get("/api/session").status, page.post("/api/schedule").status), (401, 401), page.api)
 
     def test_a_url_without_its_fragment_shows_no_data(self):
         with web() as page:
@@ -171,7 +183,7 @@ class Access(Case):
             self.assertIn("/backhop/#token=", page.url)
             self.assertEqual([page.get(path).status for path in ("/", "/backhop", "/backhopx/", "/backhop/")], [404, 404, 404, 200])
             answer = page.post("/backhop/api/login", {"token": page.token})
-            self.assertIn("; Path=/backhop/;", answer.headers["Set-Cookie"])
+            self.assertIn(f"; Path=/backhop/{answer.json['api']}/;", answer.headers["Set-Cookie"])
         self.assertIn("no path", self.ends(USAGE, "web", "--base-path", "backhop/").stderr)
 
 
@@ -234,7 +246,7 @@ class Requests(Case):
             page.log_in()
             streams = [page.connect() for _ in range(17)]
             for each in streams:
-                each.request("GET", "/api/live", headers={"Cookie": page.cookie})
+                each.request("GET", f"/{page.api}/live", headers={"Cookie": page.cookie})
             statuses = [each.getresponse().status for each in streams]
             self.assertEqual((statuses.count(200), statuses.count(503)), (16, 1))
             self.assertEqual(page.get("/api/state").status, 200)
