@@ -27,7 +27,7 @@ int listing_open(listing **out, management *api);
 /* Ends the thread. If it waits for an answer, it ends a second after an interrupt, or with the answer. NULL is allowed. */
 void listing_close(listing *self);
 /*
- * Lists what is wanted, and waits for the API for up to 2 s. Returns 1 with the answer in *out, which listed_free frees.
+ * Lists queues, and waits for the API for up to 2 s. Returns 1 with the answer in *out, which listed_free frees.
  *
  * If the API has not answered by then, this call and the next ones return 0 at once, until the answer is there. That call
  * returns the answer, also if more is wanted by then.

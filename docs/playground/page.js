@@ -162,8 +162,8 @@ function readAddress () {
 // The address of a page with the default policy stays as it is.
 function writeAddress (fields) {
   const own = fields.filter(([name, value]) => value !== DEFAULTS[name])
-  if (own.length) history.replaceState(null, '', ADDRESS + new URLSearchParams(own))
-  else if (location.hash.startsWith(ADDRESS)) history.replaceState(null, '', location.pathname + location.search)
+  if (own.length) window.history.replaceState(null, '', ADDRESS + new URLSearchParams(own))
+  else if (location.hash.startsWith(ADDRESS)) window.history.replaceState(null, '', location.pathname + location.search)
 }
 
 function mark (wrong) {

@@ -60,7 +60,8 @@ function replayProspect (found) {
     found.malformed && `${messages(found.malformed)} with malformed properties`
   ].filter(Boolean).join('; ')
   const goes = found.to_replay
-    ? [`${count(found.to_replay)} of ${messages(found.parked)} in `, bdi(found.from), ' will go to ', bdi(found.to), '.']
+    ? [`${count(found.to_replay)} of ${messages(found.parked)} in `, bdi(found.from),
+        ' will go to ', bdi(found.to), '.']
     : noneFits(found)
   return [goes, stays && ` These stay parked: ${stays}.`]
 }

@@ -7,10 +7,10 @@ export class Refused extends Error {
   }
 }
 
-// The path of calls has a secret part, since browsers send a cookie of 127.0.0.1 to all of its ports. Only this port reads
-// this storage; all tabs and later visits use it. Behind a proxy nothing is stored.
+// The path of calls has a secret part, since browsers send a cookie of 127.0.0.1 to all of its ports. Only this port
+// reads this storage; all tabs and later visits use it. Behind a proxy nothing is stored.
 const KEY = `backhop ${location.pathname}`
-export const address = path => `${localStorage.getItem(KEY) || 'api'}/${path}`
+export const address = path => `${window.localStorage.getItem(KEY) || 'api'}/${path}`
 
 async function call (path, options) {
   let answer
@@ -37,7 +37,7 @@ export const post = (path, body = {}) => change(address(path), body)
 // Begins a session.
 export async function logIn (token) {
   const { api } = await change('api/login', { token })
-  localStorage.setItem(KEY, api)
+  window.localStorage.setItem(KEY, api)
 }
 
 // Returns the session. The path of a session that is over is forgotten: behind a proxy it would be in the way.
@@ -45,7 +45,7 @@ export async function session () {
   try {
     return await get('session')
   } catch (error) {
-    localStorage.removeItem(KEY)
+    window.localStorage.removeItem(KEY)
     throw error
   }
 }

@@ -16,7 +16,8 @@ const SCREENS = [
   ['health', 'Health', health], ['policy', 'Policy', policy], ['history', 'History', history]
 ]
 
-// Shared by all screens. If the program does not answer, the state is lost and keeps the last actions. `listeners` are called with each new state, until the screen changes.
+// Shared by all screens. If the program does not answer, the state is lost and keeps the last actions.
+// `listeners` are called with each new state, until the screen changes.
 const app = {
   session: null,
   state: { jobs: [], depths: null, problem: '' },

@@ -1,12 +1,13 @@
-// Elements. Text reaches the page as text alone: no markup is ever made of data. Texts and names of messages, queues and
-// users are foreign: bdi() keeps their direction of writing to themselves.
+// Elements. Text reaches the page as text alone: no markup is ever made of data. Texts and names of messages, queues
+// and users are foreign: bdi() keeps their direction of writing to themselves.
 import { post } from './api.js'
 import { count, messages } from './format.js'
 
 const SVG = 'http://www.w3.org/2000/svg'
 
 // Characters that control a terminal or change the direction of a text, as in utf8.h. Tabs and line feeds may stay.
-const CONTROLS = new RegExp('[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u2028-\\u202e\\u2066-\\u2069]', 'g')
+// eslint-disable-next-line no-control-regex
+const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g
 const visible = text => String(text).replace(CONTROLS, '?')
 const SHOWN = ['title', 'aria-label', 'data-name']
 

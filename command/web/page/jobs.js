@@ -90,11 +90,17 @@ function canGoOn (app, job) {
   return job.action === 'replay' ? app.session.may_replay : app.session.may_drop
 }
 
+function buttons (app, job) {
+  const stop = () => post('stop', { job: job.job })
+  if (isRunning(job)) return button(job.state === 'stopping' ? 'Stopping…' : 'Stop', stop, 'danger')
+  const kind = job.result?.parked_again ? '' : 'main'
+  return canGoOn(app, job) && button('Go on with the rest…', () => goOn(app, job), kind)
+}
+
 // Shows an action. If the program does not answer, the card is grey and has no buttons.
 function card (app, job) {
   const { isLost } = app.state
   const selection = (job.request.where || []).map(each => [h('code', {}, each), ' '])
-  const stop = () => post('stop', { job: job.job })
   return h('section', { class: `card ${isLost ? 'old' : KINDS[job.state] || ''}` },
     h('h3', {}, `${NAMES[job.action]} ${job.job} from `, bdi(job.queue || job.file), ` ${WORDS[job.state]}`),
     h('p', { class: 'muted small' },
@@ -103,8 +109,7 @@ function card (app, job) {
     result(job),
     job.problem && h('p', { class: 'small' }, job.problem),
     advice(job),
-    isRunning(job) && !isLost && button(job.state === 'stopping' ? 'Stopping…' : 'Stop', stop, 'danger'),
-    !isLost && canGoOn(app, job) && button('Go on with the rest…', () => goOn(app, job), job.result?.parked_again ? '' : 'main'))
+    !isLost && buttons(app, job))
 }
 
 function noAction () {

@@ -177,7 +177,8 @@ export default function tonight (app, main) {
   main.append(h('h2', {}, 'What broke tonight?'), numbers,
     h('div', { class: 'row' },
       read,
-      field('Only errors that contain', text, 'press Enter to read them'), field('Time of the charts', spanField), field('Order', order)),
+      field('Only errors that contain', text, 'press Enter to read them'),
+      field('Time of the charts', spanField), field('Order', order)),
     place)
   draw()
   app.onState(state => {
