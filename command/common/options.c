@@ -1,6 +1,7 @@
 #include "common/options.h"
 
 #include "common/output.h"
+#include "common/trusted.h"
 #include "setup/words.h"
 
 #include <backhop/adapter/duration.h>
@@ -90,6 +91,7 @@ static const char *read_first_line(const option_rule *rule, const char *file)
         exit(EX_NOINPUT);
     }
     fclose(in);
+    trusted_check(rule->name, file);
     line[strcspn(line, "\r\n")] = '\0';
     return keep(line);
 }

@@ -2,6 +2,7 @@
 #include "web/access.h"
 #include "web/web.h"
 
+#include "base/utf8.h"
 #include "common/output.h"
 
 #include <pwd.h>
@@ -83,10 +84,7 @@ char *web_problem(const char *text)
 static int is_printable(const char *text)
 {
     size_t size = strlen(text);
-    for (const char *at = text; *at; at++)
-        if ((unsigned char)*at < 0x20 || *at == 0x7f)
-            return 0;
-    return size > 0 && size <= LONGEST_USER;
+    return size > 0 && size <= LONGEST_USER && bh__is_shown((bh_bytes){text, size});
 }
 
 /* Returns the path of the call behind the secret part of a session's path; NULL: this part is wrong or missing. */
@@ -343,7 +341,7 @@ static json_t *body_of(const request *it)
 {
     size_t size;
     const char *text = request_body(it, &size);
-    json_t *body = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
+    json_t *body = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL); /* see arguments_read */
     if (json_is_object(body))
         return body;
     json_decref(body);

@@ -131,6 +131,10 @@ class Access(Case):
             for user, status in ((None, 401), ("", 401), ("a" * 200, 401), ("ana", 200)):
                 self.assertEqual(page.get("/api/session", X_User=user).status, status, user)
             self.assertEqual(page.get("/api/session", X_User="ana").json["user"], "ana")
+            named = "\u05d0na".encode()
+            self.assertEqual(page.get("/api/session", X_User=named).json["user"], named.decode())
+            for user in (b"a\xffb", "a\u202eb".encode(), "a\x85b".encode(), b"a\x7fb", b"a\tb"):  # S4-12
+                self.assertEqual(page.get("/api/session", X_User=user).status, 401, user)
         self.assertIn("needs --listen unix:", self.ends(USAGE, "web", "--user-header", "X-User").stderr)
 
     def test_s4_1_a_file_at_the_path_of_the_socket_stays(self):
@@ -288,6 +292,20 @@ class Requests(Case):
                 for more in ({"dry_run": True}, {"expect": 1}):
                     answer = page.post("/api/load", {"file": name, **more})
                     self.assertEqual((answer.status, answer.json["error"]), (404, "no saved file has this name"))
+
+    def test_s4_14_a_text_with_a_nul_says_what_to_do(self):
+        with web() as page:
+            page.log_in()
+            answer = page.post("/api/message", {"queue": "q", "id": "a\0b", "body_bytes": 1})
+            self.assertEqual((answer.status, answer.json["error"]),
+                             (400, '"id" has a NUL character: name a message by its position, as @3'))
+
+    def test_s4_14_a_state_directory_that_others_can_change_has_a_warning(self):
+        with tempfile.TemporaryDirectory() as directory:
+            os.chmod(directory, 0o777)
+            with Web(state=directory, **NO_BROKER) as page:
+                warning = page.url
+            self.assertEqual(warning, f"backhop: --state: all users may write to {directory}; run 'chmod o-w' on it\n")
 
     def test_s4_11_a_request_has_each_header_once(self):
         heads = {
