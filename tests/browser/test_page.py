@@ -260,6 +260,28 @@ class Operator(PageCase):
         page.keyboard.press("Enter")
         page.get_by_text("is done").wait_for()
 
+    def test_p4_5_errors_with_words_that_change_hide_no_others(self):
+        words = [f"{one}{other}" for one in "abcdef" for other in "ghijkl"]
+        messages = self.parked(36, *(f"AddressError: no such place: {each}" for each in words))
+        other = self.parked(3, "507 queue %d is full")
+        browser = self.open("--allow", "replay", messages, other)
+        page = browser.page
+        browser.look()
+        page.get_by_text("39 messages in 37 groups").wait_for()
+        page.get_by_role("link", name="# queue # is full").wait_for()
+        rows = page.locator("tbody tr")
+        self.assertEqual(rows.count(), 4)
+        page.get_by_role("button", name="Show 34 more groups").click()
+        self.assertEqual(rows.count(), 37)
+        page.reload()
+        page.get_by_role("link", name="All of AddressError").click()
+        page.get_by_text(re.compile("^36 messages, reason")).wait_for()
+        browser.count("Replay…")
+        page.get_by_text(f"36 of 36 messages in {messages}.parked will go to {messages}.").wait_for()
+        page.get_by_label("Type 36 to confirm").fill("36")
+        self.assertTrue(page.get_by_role("button", name="Replay 36 messages").is_enabled())
+        self.assertEqual(browser.errors, [])
+
     def test_p4_14_a_button_keeps_the_focus_and_a_wrong_number_is_named(self):
         messages = self.parked(12, "bad")
         browser = self.open("--allow", "replay", messages)

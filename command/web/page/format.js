@@ -41,7 +41,8 @@ const REASONS = {
   permanent: 'its handler allowed no further attempt',
   'too-old': 'too old for another attempt',
   oversized: 'its headers left no room for those of a retry',
-  poison: 'its consumer was lost too often while it was in hand'
+  poison: 'its consumer was lost too often while it was in hand',
+  several: 'several'
 }
 // Returns why messages were parked, in words; the reason itself if it is an unknown one.
 export const reasonText = reason =>

@@ -92,16 +92,63 @@ function partNote () {
     'Only a part of the queues was read, so this group may have more messages. A replay or drop counts all of them.')
 }
 
-export default async function group (app, main, query) {
+// Returns all groups of a class as one; undefined: there is none.
+function joinClass (groups, name) {
+  const all = groups.filter(each => each.class === name)
+  const queues = new Map()
+  for (const each of all.flatMap(({ queues }) => queues)) {
+    queues.set(each.queue, (queues.get(each.queue) || 0) + each.count)
+  }
+  const sum = list => list.reduce((one, other) => one + other, 0)
+  const most = key => Math.max(...all.map(each => each[key]))
+  const least = key => Math.min(...all.map(each => each[key]))
+  const reasons = new Set(all.map(each => each.reason))
+  const { over_time: over } = all[0] || {}
+  const sumAt = at => sum(all.map(each => each.over_time.parked[at]))
+  return all.length
+    ? {
+        reason: reasons.size === 1 ? all[0].reason : 'several',
+        count: sum(all.map(each => each.count)),
+        first_failure_ms: least('first_failure_ms'),
+        last_first_failure_ms: most('last_first_failure_ms'),
+        least_attempts: least('least_attempts'),
+        most_attempts: most('most_attempts'),
+        over_time: over && { ...over, parked: over.parked.map((_, at) => sumAt(at)) },
+        queues: [...queues].map(([queue, count]) => ({ queue, count }))
+      }
+    : undefined
+}
+
+const classNote = () => h('div', { class: 'card note' },
+  'This class may have more messages: some queues have too many different errors to count each. ' +
+  'A replay or drop counts all of them.')
+
+// Returns what an address names: a group by its error and reason, or all groups of a class.
+function find (groups, query) {
+  const name = query.get('class')
   const kind = query.get('kind') || ''
   const reason = query.get('reason') || ''
-  const where = [`kind=${kind}`, `reason=${reason}`]
+  return name
+    ? { title: `All of ${name}`, where: [`class=${name}`], found: joinClass(groups, name) }
+    : {
+        title: kind || '(no error text)',
+        where: [`kind=${kind}`, `reason=${reason}`],
+        found: groups.find(each => each.error === kind && each.reason === reason)
+      }
+}
+
+export default async function group (app, main, query) {
   if (!app.groups) app.groups = await get('groups').catch(() => null)
-  const found = app.groups?.groups?.find(each => each.error === kind && each.reason === reason)
-  main.append(h('p', {}, h('a', { href: '#/' }, '← All groups')), h('h2', {}, kind || '(no error text)'))
+  const { title, where, found } = find(app.groups?.groups || [], query)
+  main.append(h('p', {}, h('a', { href: '#/' }, '← All groups')), h('h2', {}, title))
   if (!found) {
     main.append(problem('This group was not found. Its messages may have been replayed or dropped. ' +
       'Read the parked messages again on the first screen.'))
+    return
+  }
+  if (found.rest) {
+    add(main, summary(found), chart(found.over_time), h('div', { class: 'card note' },
+      'These messages have several errors. To see some, read only errors that contain a text on the first screen.'))
     return
   }
   const samples = h('div', { 'aria-live': 'polite' })
@@ -119,7 +166,8 @@ export default async function group (app, main, query) {
     }
   }
   const queues = h('div')
-  add(main, summary(found), partly(app.groups).length > 0 && partNote(),
+  const isCut = query.get('class') && app.groups.groups.some(each => each.rest)
+  add(main, summary(found), partly(app.groups).length > 0 && partNote(), isCut && classNote(),
     chart(found.over_time), queues, samples)
   let drawn = ''
   app.onState(state => {

@@ -27,6 +27,9 @@ function loadProgress (it) {
   ]
 }
 
+// Other messages share the wait queues, so this number is an estimate.
+const waiting = it => it.waiting_again > 0 && `, about ${count(it.waiting_again)} waiting for a retry`
+
 function replayProgress (it, request) {
   const rate = it.rate_limit ? `${it.rate_limit} a second now` : 'without a rate limit'
   const remaining = it.remaining_ms == null ? '' : `, ${seconds(it.remaining_ms)} remaining`
@@ -35,7 +38,7 @@ function replayProgress (it, request) {
     h('p', { class: 'number' }, `${count(it.replayed)} of ${messages(it.to_replay)}, ${rate}${remaining}`),
     request.ramp && h('p', { class: 'muted small' },
       `Ramp: ${request.ramp.replaceAll(',', ', ')} messages a second, ${request.ramp_step} each.`),
-    h('p', { class: it.parked_again ? 'danger' : 'muted' }, `${messages(it.parked_again)} parked again`,
+    h('p', { class: it.parked_again ? 'danger' : 'muted' }, `${messages(it.parked_again)} parked again`, waiting(it),
       request.stop_after > 0 ? `; it stops at ${count(request.stop_after)}.` : '.')
   ]
 }
@@ -51,12 +54,15 @@ function progress (job) {
   return it.loaded != null ? loadProgress(it) : [before(job), replayProgress(it, job.request)]
 }
 
+const LATER = ' A message that fails now waits for its retries first. Read the parked messages again later.'
+
 function replayResult (job, it) {
-  const again = `${count(it.parked_again)} parked again.`
-  return h('p', {}, `${count(it.replayed)} of ${messages(it.to_replay)} replayed to `, bdi(it.to), `; ${again}`,
+  const again = [`${count(it.parked_again)} parked again`, waiting(it), '.']
+  return h('p', {}, `${count(it.replayed)} of ${messages(it.to_replay)} replayed to `, bdi(it.to), '; ', again,
     it.stopped && ` Stopped: ${it.stopped}.`,
     it.in_flight > 0 && ` ${messages(it.in_flight)} in flight may be delivered twice.`,
-    job.state !== 'done' && ' The rest is parked as before.')
+    job.state !== 'done' && ' The rest is parked as before.',
+    job.state === 'done' && it.replayed > it.parked_again && LATER)
 }
 
 function dropResult (job, it) {

@@ -12,6 +12,9 @@ const ORDERS = [['new', 'newest error first'], ['many', 'most messages first']]
 const NEW_MS = 3600000
 const MOST_DEPTHS = 20
 const MOST_NAMES = 3
+const MOST_GROUPS = 20 // of a list that is shown whole
+const MOST_OF_CLASS = 2 // small groups of a class in a longer list
+const SMALL = 0.01 // of all messages
 
 export const groupLink = each => `#/group?${new URLSearchParams({ kind: each.error, reason: each.reason })}`
 
@@ -84,26 +87,62 @@ function queueNames (state, { queues }) {
 // Returns whether an action ended after the messages were read.
 const isOutdated = (state, snapshot) => state.jobs.some(job => job.ended_ms > snapshot.taken_ms)
 
-function list (state, snapshot, order) {
+const total = list => list.reduce((sum, each) => sum + each.count, 0)
+
+// Returns the rows of groups. Small groups of a class beyond the first ones are one row, unless that class is in
+// `whole`: errors with names or words that change would hide all other groups.
+function fold (list, whole) {
+  if (list.length <= MOST_GROUPS) return list
+  const most = Math.max(1, SMALL * total(list))
+  const rows = []
+  const small = new Map() // by class: how many groups are shown, and the row of the others
+  for (const each of list) {
+    const isSmall = each.class && each.count <= most && !whole.has(each.class)
+    const of = isSmall ? small.get(each.class) || { shown: 0 } : null
+    if (of) small.set(each.class, of)
+    if (!of || of.shown++ < MOST_OF_CLASS) rows.push(each)
+    else if (of.row) of.row.others.push(each)
+    else rows.push(of.row = { others: [each] })
+  }
+  return rows.map(row => row.others?.length === 1 ? row.others[0] : row)
+}
+
+// Returns what the row of a group has for its error. The rest of a queue's groups has no page: it has several errors.
+function errorCell (each, unfold) {
+  if (each.others) {
+    const { class: name } = each.others[0]
+    const show = () => unfold(each.others[0])
+    return h('div', { class: 'row' },
+      h('a', { href: `#/group?${new URLSearchParams({ class: name })}` }, `All of ${name}`),
+      h('button', { type: 'button', onclick: show }, `Show ${count(each.others.length)} more groups`))
+  }
+  if (each.rest) {
+    return [h('b', {}, each.error), h('div', { class: 'muted small' },
+      'Further errors of a queue with very many. To see some, read only errors that contain a text.')]
+  }
+  return h('a', { href: groupLink(each) }, each.error || '(no error text)')
+}
+
+function list (state, snapshot, order, whole, unfold) {
   const now = Date.now()
   const sign = snapshot.is_whole === false || partly(snapshot).length ? '≥ ' : ''
+  const ofGroup = cell => each => each.others ? '' : cell(each)
   if (!snapshot.groups.length) {
     return snapshot.is_whole === false ? '' : h('div', { class: 'card ok' }, 'No parked message was found.')
   }
   return table('Groups of parked messages', [
-    ['Error', each => h('a', { href: groupLink(each) }, each.error || '(no error text)'), 'error'],
-    ['Messages', each => sign + count(each.count), 'number'],
-    ['Parked over time', each => sparkline(each.over_time)],
-    ['First failure', each => firstFailure(each, now), 'time'],
-    ['Latest failure', each => time(each.last_first_failure_ms, now), 'time'],
-    ['Queues', each => queueNames(state, each)],
-    ['Reason', each => h('span', { title: reasonText(each.reason) }, each.reason || '–')]
-  ], [...snapshot.groups].sort(order === 'many' ? mostFirst : newestFirst))
+    ['Error', each => errorCell(each, unfold), 'error'],
+    ['Messages', each => sign + count(each.others ? total(each.others) : each.count), 'number'],
+    ['Parked over time', ofGroup(each => sparkline(each.over_time))],
+    ['First failure', ofGroup(each => firstFailure(each, now)), 'time'],
+    ['Latest failure', ofGroup(each => time(each.last_first_failure_ms, now)), 'time'],
+    ['Queues', ofGroup(each => queueNames(state, each))],
+    ['Reason', ofGroup(each => h('span', { title: reasonText(each.reason) }, each.reason || '–'))]
+  ], fold([...snapshot.groups].sort(order === 'many' ? mostFirst : newestFirst), whole))
 }
 
 function heading (snapshot) {
-  const total = snapshot.groups.reduce((sum, each) => sum + each.count, 0)
-  const found = `${messages(total)} in ${groups(snapshot.groups.length)}`
+  const found = `${messages(total(snapshot.groups))} in ${groups(snapshot.groups.length)}`
   const folded = snapshot.groups.some(each => each.error.includes('#')) ? ' # stands for any number.' : ''
   const text = isRead(snapshot)
     ? `${found} so far. ${count(snapshot.queues_done)} of ${queues(snapshot.queue_count)} read to the end.`
@@ -125,6 +164,7 @@ export default function tonight (app, main) {
   const spanField = select(SPANS, app.span || '12h')
   const order = select(ORDERS, app.order || 'new')
   const text = h('input', { type: 'search', value: app.filter || '', placeholder: 'all errors' })
+  app.wholeClasses ??= new Set()
   const read = button('Read parked messages', () => look(), 'main')
   let known = app.groups?.number || 0
   let isLooking = false
@@ -151,7 +191,13 @@ export default function tonight (app, main) {
       isOutdated(app.state, snapshot) && h('div', { class: 'card note' },
         'An action ended after these messages were read. Press "Read again".'),
       snapshot.notice && h('div', { class: 'card note' }, snapshot.notice),
-      list(app.state, snapshot, order.value))
+      list(app.state, snapshot, order.value, app.wholeClasses, unfold))
+  }
+  const unfold = first => {
+    app.wholeClasses.add(first.class)
+    draw()
+    const links = [...place.querySelectorAll('tbody a')]
+    links.find(each => each.getAttribute('href') === groupLink(first))?.focus({ preventScroll: true })
   }
   const look = async (more = {}) => {
     app.span = spanField.value
@@ -177,7 +223,7 @@ export default function tonight (app, main) {
   main.append(h('h2', {}, 'What broke tonight?'), numbers,
     h('div', { class: 'row' },
       read,
-      field('Only errors that contain', text, 'press Enter to read them'),
+      field('Only errors that contain, then Enter', text),
       field('Time of the charts', spanField), field('Order', order)),
     place)
   draw()
