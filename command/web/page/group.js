@@ -5,7 +5,7 @@ import { attempts, bytes, clock, count, messages, reasonText, relative } from '.
 import { chart } from './chart.js'
 import { openAction } from './action.js'
 import { consumersOf, isBusy } from './state.js'
-import { partly } from './tonight.js'
+import { classLink, partly } from './tonight.js'
 
 const BODY_BYTES = 65536
 
@@ -119,6 +119,13 @@ function joinClass (groups, name) {
     : undefined
 }
 
+// Leads from a group to all groups of its class.
+function classPart (groups, found) {
+  const number = groups.filter(each => each.class && each.class === found.class).length
+  return number > 1 && h('p', {}, h('a', { href: classLink(found.class) }, `All of ${found.class}`),
+    `: ${count(number)} groups`)
+}
+
 const classNote = () => h('div', { class: 'card note' },
   'This class may have more messages: some queues have too many different errors to count each. ' +
   'A replay or drop counts all of them.')
@@ -168,6 +175,7 @@ export default async function group (app, main, query) {
   const queues = h('div')
   const isCut = query.get('class') && app.groups.groups.some(each => each.rest)
   add(main, summary(found), partly(app.groups).length > 0 && partNote(), isCut && classNote(),
+    classPart(app.groups.groups, found),
     chart(found.over_time), queues, samples)
   let drawn = ''
   app.onState(state => {

@@ -18,6 +18,8 @@ const SMALL = 0.01 // of all messages
 
 export const groupLink = each => `#/group?${new URLSearchParams({ kind: each.error, reason: each.reason })}`
 
+export const classLink = name => `#/group?${new URLSearchParams({ class: name })}`
+
 const fact = (title, value, kind = '', more = '') => h('div', {},
   h('div', { class: 'muted small' }, title),
   h('div', { class: `big ${kind}` }, count(value)),
@@ -113,7 +115,7 @@ function errorCell (each, unfold) {
     const { class: name } = each.others[0]
     const show = () => unfold(each.others[0])
     return h('div', { class: 'row' },
-      h('a', { href: `#/group?${new URLSearchParams({ class: name })}` }, `All of ${name}`),
+      h('a', { href: classLink(name) }, `All of ${name}`),
       h('button', { type: 'button', onclick: show }, `Show ${count(each.others.length)} more groups`))
   }
   if (each.rest) {
