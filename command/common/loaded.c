@@ -3,6 +3,7 @@
 #include "common/output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,6 +18,16 @@ static char *mark_name(const char *file, const char *ending, struct stat *about)
     if (asprintf(&name, "%s.loaded%s", file, ending) < 0)
         must(NULL);
     return name;
+}
+
+/* Opens a mark for writing, with the permissions of its file. */
+static FILE *open_mark(const char *mark, const struct stat *file)
+{
+    int fd = open(mark, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, file->st_mode & 0666);
+    FILE *made = fd < 0 ? NULL : fdopen(fd, "w");
+    if (fd >= 0 && !made)
+        close(fd);
+    return made;
 }
 
 int64_t loaded_lines(const char *file)
@@ -38,7 +49,7 @@ void loaded_mark(const char *file, int64_t lines)
 {
     struct stat about;
     char *name = mark_name(file, "", &about), *next = name ? mark_name(file, ".new", &about) : NULL;
-    FILE *mark = next ? fopen(next, "we") : NULL;
+    FILE *mark = next ? open_mark(next, &about) : NULL;
     int is_written = mark && fprintf(mark, "%lld %lld %lld (lines loaded, size and change of the file)\n",
                                      (long long)lines, (long long)about.st_size, (long long)about.st_mtime) > 0;
     is_written &= mark && fclose(mark) == 0;
@@ -73,8 +84,9 @@ int64_t dropped_lines(const char *file)
 
 int dropped_mark(const char *file, int64_t lines)
 {
+    struct stat about;
     char *name = dropped_name(file, ""), *next = dropped_name(file, ".new");
-    FILE *mark = fopen(next, "we");
+    FILE *mark = stat(file, &about) == 0 ? open_mark(next, &about) : NULL;
     int is_written = mark && fprintf(mark, "%lld (lines dropped)\n", (long long)lines) > 0 && fflush(mark) == 0 &&
                      (fsync(fileno(mark)) == 0 || errno == EINVAL || errno == EROFS);
     is_written &= mark && fclose(mark) == 0;

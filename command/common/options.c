@@ -1,6 +1,8 @@
 #include "common/options.h"
 
 #include "common/output.h"
+#include "common/trusted.h"
+#include "setup/words.h"
 
 #include <backhop/adapter/duration.h>
 #include <errno.h>
@@ -89,6 +91,7 @@ static const char *read_first_line(const option_rule *rule, const char *file)
         exit(EX_NOINPUT);
     }
     fclose(in);
+    trusted_check(rule->name, file);
     line[strcspn(line, "\r\n")] = '\0';
     return keep(line);
 }
@@ -131,7 +134,7 @@ static void set_value(const option_rule *rule, char *text)
     }
     case OPTION_DURATION:
         if (!options_duration(text, rule->value))
-            options_refuse("--%s: '%s' is no time span: write 250ms, 1.5s, 5m, 2h or 3d", rule->name, text);
+            options_refuse("--%s: '%s' is no time span: " WORDS_OF_SPANS, rule->name, text);
         break;
     }
 }

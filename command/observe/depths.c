@@ -93,25 +93,35 @@ void depths_plan(depths *self, const topology_options *topology, const policy_op
     qsort(self->items, self->count, sizeof *self->items, order);
 }
 
-void depths_find(depths *self, management *api)
+const char *depths_wanted(const depths *self)
 {
-    queue_names found;
+    int is_due = self->listed_ms == INT64_MIN || bh__monotonic_ms() - self->listed_ms >= LISTED_MS;
+    return is_due ? self->wait_prefix : "";
+}
+
+void depths_add_waiting(depths *self, const queue_names *found)
+{
     size_t size = strlen(self->wait_prefix);
-    int64_t now_ms = bh__monotonic_ms();
-    if (!api || size == 0 || (self->listed_ms != INT64_MIN && now_ms - self->listed_ms < LISTED_MS))
-        return;
-    self->listed_ms = now_ms;
-    if (management_list_queues(api, self->wait_prefix, &found) != EX_OK)
-        return;
-    for (int i = 0; i < found.count; i++) {
-        const char *name = found.items[i];
+    self->listed_ms = bh__monotonic_ms();
+    for (int i = 0; size > 0 && i < found->count; i++) {
+        const char *name = found->items[i];
         int64_t wait_ms = strncmp(name, self->wait_prefix, size) == 0 ? bh__rung_of_name(name + size) : 0;
         depth *made = wait_ms > 0 ? add(self, DEPTH_WAITING, name, "", wait_ms) : NULL;
         if (made)
             made->is_found = 1;
     }
-    queue_names_free(&found);
     qsort(self->items, self->count, sizeof *self->items, order);
+}
+
+void depths_find(depths *self, management *api)
+{
+    queue_names found;
+    const char *prefix = depths_wanted(self);
+    if (!api || !*prefix)
+        return;
+    management_list_queues(api, prefix, &found); /* none if it fails */
+    depths_add_waiting(self, &found);
+    queue_names_free(&found);
 }
 
 void depths_free(depths *self)

@@ -32,7 +32,7 @@ typedef struct depths {
     size_t count;
     char exchange[256];    /* that a work queue is bound to, or could be */
     char wait_prefix[256]; /* the beginning of the names of wait queues; "": the strategy has no shared wait queues */
-    int64_t listed_ms;     /* monotonic: when depths_find listed the wait queues last */
+    int64_t listed_ms;     /* monotonic: when the wait queues were listed last */
 } depths;
 
 /* The queues of these work queues: each itself, its parked queue, and once the wait queues and the unroutable queue. */
@@ -46,6 +46,10 @@ void depths_free(depths *self);
  * api: NULL adds none.
  */
 void depths_find(depths *self, management *api);
+/* Returns the beginning of the names of wait queues if these are to be listed now; else "". */
+const char *depths_wanted(const depths *self);
+/* Adds the wait queues among the names that the management API listed. */
+void depths_add_waiting(depths *self, const queue_names *found);
 /* Reads all queues; missing queues once a minute. BH_ERR_CONNECTION and its kin: broker->problem. */
 bh_status depths_read(depths *self, connection *broker);
 /* Returns 1 for a wait queue that does not exist yet: a worker declares it on demand. */

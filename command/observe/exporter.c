@@ -2,6 +2,7 @@
 #include "common/command.h"
 #include "observe/answers.h"
 #include "observe/depths.h"
+#include "observe/listing.h"
 #include "common/management.h"
 #include "common/output.h"
 #include "web/server.h"
@@ -19,6 +20,7 @@ typedef struct exporter {
     topology_options topology;
     policy_options policy;
     management *management; /* NULL: not offered */
+    listing *listing;       /* NULL: no management API */
     int finds_queues;       /* 0: only the queues of the operands */
     queue_names queues;
     depths seen;
@@ -92,19 +94,39 @@ static int is_same(const queue_names *one, const queue_names *other)
     return i == one->count && i == other->count;
 }
 
-/* Finds the queues of this moment. If the management API does not answer, the list stays. Returns EX_OK or the exit code. */
+/* Takes the queues that were found. Returns 1 if they are others than before. */
+static int take_queues(exporter *self, queue_names *found)
+{
+    int is_changed = !is_same(found, &self->queues);
+    queue_names_free(&self->queues);
+    self->queues = *found;
+    *found = (queue_names){.items = NULL};
+    if (is_changed)
+        plan_queues(self);
+    return is_changed;
+}
+
+/* Finds the queues at the start. Returns EX_OK or the exit code. */
 static int find_queues(exporter *self)
 {
     queue_names found;
     int code = management_find_queues(self->management, &found);
-    if (code != EX_OK)
-        return code;
-    int is_changed = !is_same(&found, &self->queues);
-    queue_names_free(&self->queues);
-    self->queues = found;
-    if (is_changed)
-        plan_queues(self);
-    return EX_OK;
+    if (code == EX_OK)
+        take_queues(self, &found);
+    return code;
+}
+
+/* Finds the queues of this moment. If the management API does not answer, the list stays. Returns 1 if it changed. */
+static int update_queues(exporter *self)
+{
+    listed found;
+    if (!self->listing || !listing_ask(self->listing, self->finds_queues, depths_wanted(&self->seen), &found))
+        return 0;
+    int is_changed = found.has_work && take_queues(self, &found.work);
+    if (found.has_waiting)
+        depths_add_waiting(&self->seen, &found.waiting);
+    listed_free(&found);
+    return is_changed;
 }
 
 static void disconnect(exporter *self)
@@ -143,9 +165,8 @@ static int look(exporter *self)
 /* Looks, and writes what there is; backhop_up is 0 if the broker does not answer, and nothing else is written. */
 static void print_metrics(exporter *self, FILE *out)
 {
-    if (self->finds_queues)
-        find_queues(self);
-    depths_find(&self->seen, self->management);
+    if (update_queues(self))
+        update_queues(self); /* the first work queue names the wait queues */
     int is_up = look(self);
     fprintf(out, "# HELP backhop_up Whether the broker answers.\n# TYPE backhop_up gauge\nbackhop_up %d\n", is_up);
     if (!is_up)
@@ -236,9 +257,12 @@ int exporter_main(int count, char **arguments)
         code = opened == EX_OK ? find_queues(&self) : opened;
     else if (code == EX_OK)
         plan_queues(&self);
+    if (code == EX_OK && self.management && !listing_open(&self.listing, self.management))
+        code = EX_OSERR;
     if (code == EX_OK)
         code = serve(&self, &settings);
     server_close(self.server);
+    listing_close(self.listing);
     texts_free(&settings.hosts);
     connection_close(self.connection);
     management_close(self.management);

@@ -26,7 +26,7 @@ static const char *user_name(const action_options *options)
 /* Appends one line in one write, so that lines of several programs do not mix. */
 static int write_line(const action *self, const json_t *object)
 {
-    char *text = must(json_dumps(object, JSON_COMPACT)), *line;
+    char *text = must(json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII)), *line; /* see print_json */
     int size = asprintf(&line, "%s\n", text);
     must(size < 0 ? NULL : line);
     int is_written = write(self->fd, line, (size_t)size) == size && (fsync(self->fd) == 0 || errno == EINVAL);

@@ -3,6 +3,7 @@
 #include "setup/declare.h"
 #include "common/output.h"
 #include "base/shell.h"
+#include "base/utf8.h"
 
 #include <backhop/adapter/declaring.h>
 #include <stdlib.h>
@@ -129,6 +130,35 @@ static int topology_show(int count, char **arguments)
 
 /* --------------------------------------------------------------------------------------------------- export, dot */
 
+/* Reads the first character of UTF-8. Returns its size. A byte that is not UTF-8 is U+FFFD. */
+static size_t read_character(bh_bytes text, uint32_t *out)
+{
+    size_t size = bh__character_size(text);
+    *out = size == 0 ? 0xfffd : (unsigned char)text.data[0];
+    if (size > 1)
+        *out &= 0xffu >> (size + 1);
+    for (size_t i = 1; i < size; i++)
+        *out = *out << 6 | ((unsigned char)text.data[i] & 0x3fu);
+    return size ? size : 1;
+}
+
+/* Prints JSON in ASCII, as print_json, with its white space. All other characters are in its strings. */
+static void print_in_ascii(bh_bytes text)
+{
+    for (size_t i = 0, size; i < text.size; i += size) {
+        uint32_t character;
+        size = read_character((bh_bytes){text.data + i, text.size - i}, &character);
+        if (character < 0x7f)
+            putchar((int)character);
+        else if (character < 0x10000)
+            printf("\\u%04x", (unsigned)character);
+        else /* a surrogate pair */
+            printf("\\u%04x\\u%04x", (unsigned)(0xd800 + ((character - 0x10000) >> 10)),
+                   (unsigned)(0xdc00 + (character & 0x3ff)));
+    }
+    putchar('\n');
+}
+
 static int topology_export(int count, char **arguments)
 {
     topology_command self = {.vhost = "/"};
@@ -142,7 +172,7 @@ static int topology_export(int count, char **arguments)
         "They include the wait queues that 'declare' leaves to the first message that needs them. Needs no broker.\n");
     bh_status status = bh_topology_export(it.topology, bh_str(self.vhost));
     if (status == BH_OK)
-        printf("%s\n", bh_topology_definitions(it.topology).data);
+        print_in_ascii(bh_topology_definitions(it.topology));
     int code = status == BH_OK ? EX_OK : complain_status(status, bh_str(""));
     destroy(it);
     return output_end(code);
@@ -214,11 +244,22 @@ static int topology_dot(int count, char **arguments)
 
 /* ---------------------------------------------------------------------------------------------------- declare, verify */
 
+/* Refuses names that RabbitMQ would change: it removes CR and LF. */
+static void check_names(const bh_topology *topology)
+{
+    bh_declaration it;
+    for (size_t i = 0; bh_topology_declaration(topology, i, &it) == BH_OK; i++)
+        if (strpbrk(it.name.data, "\r\n")) /* the program ends: the copy is not freed */
+            options_refuse("'%s' has a CR or LF: RabbitMQ removes these characters from names; choose another name",
+                           shown(it.name, it.name.size));
+}
+
 static int on_broker(int count, char **arguments, bh_mode mode, const char *intro)
 {
     topology_command self = {.json = 0};
     const option_rule rules[] = {PURE_OPTIONS(&self), BROKER_OPTIONS(&self.broker), JSON_OPTION(&self.json)};
     made it = make(&self, count, arguments, rules, sizeof rules / sizeof rules[0], intro);
+    check_names(it.topology);
     const char *queue = bh_topology_queue(it.topology).data,
                *done = mode == BH_MODE_CREATE ? "declared" : "as it has to be";
     connection *broker;

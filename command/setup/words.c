@@ -36,7 +36,7 @@ int words_find(const char *name, const char *text, const char *const *words, siz
 int words_duration(const char *name, const char *text, int64_t *out_ms, words_error *error)
 {
     *out_ms = bh_duration_ms(bh_str(text));
-    return *out_ms >= 0 || refuse(error, "%s: '%s' is no time span: write 250ms, 1.5s, 5m, 2h or 3d", name, text);
+    return *out_ms >= 0 || refuse(error, "%s: '%s' is no time span: " WORDS_OF_SPANS, name, text);
 }
 
 int words_number(const char *name, const char *text, int64_t lowest, int64_t highest, int64_t *out, words_error *error)

@@ -2,6 +2,7 @@
 #include "web/access.h"
 #include "web/web.h"
 
+#include "base/utf8.h"
 #include "common/output.h"
 
 #include <pwd.h>
@@ -83,21 +84,34 @@ char *web_problem(const char *text)
 static int is_printable(const char *text)
 {
     size_t size = strlen(text);
-    for (const char *at = text; *at; at++)
-        if ((unsigned char)*at < 0x20 || *at == 0x7f)
-            return 0;
-    return size > 0 && size <= LONGEST_USER;
+    return size > 0 && size <= LONGEST_USER && bh__is_shown((bh_bytes){text, size});
 }
 
-/* Returns the user who made the request; NULL: no user. */
-static const char *user_of(const web *self, const request *it)
+/* Returns the path of the call behind the secret part of a session's path; NULL: this part is wrong or missing. */
+static const char *call_of(const web *self, const char *path)
+{
+    char place[RANDOM_DIGITS];
+    size_t size = strcspn(path, "/");
+    if (path[size] != '/' || size >= sizeof place)
+        return NULL;
+    memcpy(place, path, size);
+    place[size] = '\0';
+    return access_is_secret(place, self->place) ? path + size + 1 : NULL;
+}
+
+/* Returns the user who made the request, with the path of the call in *path; NULL: no user. */
+static const char *user_of(const web *self, const request *it, const char **path)
 {
     if (self->user_header) {
         const char *user = request_header(it, self->user_header);
         return user && is_printable(user) ? user : NULL;
     }
     const struct passwd *entry = getpwuid(getuid());
-    return access_is_secret(request_cookie(it, self->cookie), self->session) ? entry ? entry->pw_name : "web" : NULL;
+    const char *behind = call_of(self, *path);
+    if (!behind || !access_is_secret(request_cookie(it, self->cookie), self->session))
+        return NULL;
+    *path = behind;
+    return entry ? entry->pw_name : "web";
 }
 
 static int is_change(const request *it)
@@ -139,18 +153,23 @@ typedef struct call {
     const char *user;
 } call;
 
+/*
+ * Begins a session. Browsers send a cookie of 127.0.0.1 to all of its ports, if the path of the request is the cookie's. So
+ * the path of this cookie is a second secret, which the page keeps for this port alone.
+ */
 static void log_in(const call *self)
 {
-    char cookie[300];
+    char cookie[300], api[64];
     const char *proto = request_header(self->it, "X-Forwarded-Proto"), *base = self->web->base_path;
     if (!access_is_secret(json_string_value(json_object_get(self->body, "token")), self->web->token)) {
         web_refuse(self->it, 401, "wrong token: open the address that backhop web printed at its last start");
         return;
     }
-    snprintf(cookie, sizeof cookie, "%s=%s; Path=%s/; HttpOnly; SameSite=Strict%s", self->web->cookie,
-             self->web->session, base, proto && strcmp(proto, "https") == 0 ? "; Secure" : "");
+    snprintf(api, sizeof api, "api/%s", self->web->place);
+    snprintf(cookie, sizeof cookie, "%s=%s; Path=%s/%s/; HttpOnly; SameSite=Strict%s", self->web->cookie,
+             self->web->session, base, api, proto && strcmp(proto, "https") == 0 ? "; Secure" : "");
     request_add_header(self->it, "Set-Cookie", cookie);
-    web_answer(self->it, 200, must(json_pack("{s:b}", "ok", 1)));
+    web_answer(self->it, 200, must(json_pack("{s:s}", "api", api)));
 }
 
 static void answer_session(const call *self)
@@ -322,7 +341,7 @@ static json_t *body_of(const request *it)
 {
     size_t size;
     const char *text = request_body(it, &size);
-    json_t *body = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
+    json_t *body = json_loadb(text, size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL); /* see arguments_read */
     if (json_is_object(body))
         return body;
     json_decref(body);
@@ -361,7 +380,7 @@ static void handle_call(web *self, request *it, const char *path)
         json_decref(made.body);
         return;
     }
-    const char *user = user_of(self, it);
+    const char *user = user_of(self, it, &path);
     if (!user)
         web_refuse(
             it, 401, "%s",

@@ -112,10 +112,15 @@ static const field *find_field(verb wanted, const char *name)
     return NULL;
 }
 
+/* Returns 1 for a text that no argument of a program can have. */
+static int has_nul(const json_t *value)
+{
+    return json_is_string(value) && strlen(json_string_value(value)) != json_string_length(value);
+}
+
 static int is_text(const json_t *value)
 {
-    return json_is_string(value) && json_string_length(value) <= LONGEST_TEXT &&
-           strlen(json_string_value(value)) == json_string_length(value);
+    return json_is_string(value) && json_string_length(value) <= LONGEST_TEXT && !has_nul(value);
 }
 
 static int is_of(const json_t *value, shape wanted)
@@ -203,7 +208,11 @@ int arguments_read(texts *out, verb wanted, const json_t *body, const texts *mor
     {
         const field *it = find_field(wanted, name);
         if (!it || !is_of(value, it->shape)) {
-            snprintf(problem, 256, it ? "\"%.60s\" has a value of another kind" : "there is no field \"%.60s\"", name);
+            snprintf(problem, 256,
+                     !it              ? "there is no field \"%.60s\""
+                     : has_nul(value) ? "\"%.60s\" has a NUL character: name a message by its position, as @3"
+                                      : "\"%.60s\" has a value of another kind",
+                     name);
             return 0;
         }
         if (it->option)

@@ -5,6 +5,7 @@
 #include "common/connection.h"
 #include "common/management.h"
 #include "common/output.h"
+#include "common/trusted.h"
 #include "web/listening.h"
 
 #include <errno.h>
@@ -82,6 +83,8 @@ static int make_state(web *self, const char *named)
     if (!is_made)
         complain("%s cannot be made: %s; --state names another directory", saved, strerror(errno));
     free(saved);
+    if (is_made)
+        trusted_check("state", self->state);
     self->history = file && *file ? copy_text(bh_str(file)) : join(self->state, "/history.ndjson");
     setenv("BACKHOP_HISTORY", self->history, 1);
     return is_made ? EX_OK : EX_CANTCREAT;
@@ -252,6 +255,7 @@ int web_main(int count, char **arguments)
     catch_interrupts();
     random_digits(self->token, sizeof self->token);
     random_digits(self->session, sizeof self->session);
+    random_digits(self->place, sizeof self->place);
     int code = make_state(self, o.state);
     prepare_children(self, &o);
     if (code == EX_OK && !server_open(&self->server, &self->settings))

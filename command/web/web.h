@@ -77,8 +77,9 @@ typedef struct web {
     int may_replay, may_drop;
     const char *user_header, *base_path, *allow;
     char token[RANDOM_DIGITS], session[RANDOM_DIGITS], cookie[32];
-    char *state, *history; /* paths */
-    char *scope;           /* the broker and the options of the topology: only jobs of the same scope go on */
+    char place[RANDOM_DIGITS]; /* a part of the path of calls with a session; see log_in */
+    char *state, *history;     /* paths */
+    char *scope;               /* the broker and the options of the topology: only jobs of the same scope go on */
     int is_closing;
     look looks[LOOKS_MOST];
     json_t *groups; /* the last snapshot; NULL: none yet */

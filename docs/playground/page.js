@@ -35,6 +35,10 @@ const GROUPS = {
 }
 const FIELDS = Object.assign({}, ...Object.values(GROUPS))
 
+// The part of an address that has fields, for example to send it to a colleague.
+const ADDRESS = '#policy?'
+const DEFAULTS = Object.fromEntries(Object.entries(FIELDS).map(([name, [input]]) => [name, input.value]))
+
 const RUNS = {
   'back-off': ['one', 'With this policy'],
   breaker: ['three', 'With this policy and a circuit breaker'],
@@ -148,6 +152,20 @@ function read () {
   return shown.map(([name, [input]]) => [name, input.value.trim()]).filter(([, value]) => value)
 }
 
+function readAddress () {
+  if (!location.hash.startsWith(ADDRESS)) return
+  for (const [name, value] of new URLSearchParams(location.hash.slice(ADDRESS.length))) {
+    if (Object.hasOwn(FIELDS, name)) FIELDS[name][0].value = value
+  }
+}
+
+// The address of a page with the default policy stays as it is.
+function writeAddress (fields) {
+  const own = fields.filter(([name, value]) => value !== DEFAULTS[name])
+  if (own.length) window.history.replaceState(null, '', ADDRESS + new URLSearchParams(own))
+  else if (location.hash.startsWith(ADDRESS)) window.history.replaceState(null, '', location.pathname + location.search)
+}
+
 function mark (wrong) {
   for (const [name, [input]] of Object.entries(FIELDS)) {
     if (name === wrong) input.setAttribute('aria-invalid', 'true')
@@ -160,7 +178,9 @@ function begin (place, core) {
   const results = h('div', { class: 'results' })
   let timer
   const compute = () => {
-    const answer = ask(core, read())
+    const fields = read()
+    const answer = ask(core, fields)
+    writeAddress(fields)
     mark(answer.field)
     problem.hidden = !answer.error
     results.classList.toggle('old', Boolean(answer.error)) // of the last policy that was right
@@ -180,6 +200,7 @@ function begin (place, core) {
   const form = h('form', { onsubmit: event => event.preventDefault(), oninput: soon },
     Object.entries(GROUPS).map(group))
   set(place, form, problem, results)
+  readAddress()
   compute()
 }
 

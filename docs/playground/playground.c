@@ -150,6 +150,8 @@ static void add_queues(const bh_topology *topology)
     bh_rungs all;
     bh_topology_rungs(topology, &all);
     snprintf(text, sizeof text, "This strategy has no ladder. The delays are those of the formula.");
+    if (bh_topology_strategy(topology) == BH_STRATEGY_LADDER && all.count == 0)
+        snprintf(text, sizeof text, "The policy has no retry, so it needs no wait queue.");
     if (all.count == 1)
         snprintf(text, sizeof text, "The policy needs one rung, of %s.", bh_duration_text(all.ms[0], first).data);
     if (all.count > 1)
@@ -207,7 +209,7 @@ static words_result set_rate(const char *name, const char *text, double *out, wo
         return WORDS_REFUSED;
     if (*out > 0 && *out < 1e9)
         return WORDS_SET;
-    snprintf(error->text, sizeof error->text, "%s is %s: give a number above 0", name, text);
+    snprintf(error->text, sizeof error->text, "%s is %s: give a number above 0 and below 1000000000", name, text);
     return WORDS_REFUSED;
 }
 

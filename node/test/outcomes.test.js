@@ -6,6 +6,7 @@ const vm = require('node:vm')
 
 const { Drop, Park, Policy, RetryAfter, Throttled } = require('backhop')
 const { outcomes: { Choice, isAbort } } = require('./internals')
+const warnings = require('./warnings')
 
 const resultOf = (thrown, never) => new Choice({ never }).result(thrown)
 
@@ -190,6 +191,16 @@ test('N7: a delay that is none keeps the error that was met', () => {
   const met = new Error('429')
   assert.throws(() => new RetryAfter(-1, met), error => error.cause === met)
   assert.throws(() => new RetryAfter({}, 'busy'), error => error.cause.message === 'busy')
+})
+
+test('S4-8: a warning has no control characters of an error', () => {
+  const text = '\x1b]0;PWN\x07\x9b31m\u202eevil\u2028\r\n\x85\u2066'
+  resultOf(new Error(text), () => { throw new TypeError(text) })
+  return new Promise(resolve => setImmediate(resolve)).then(() => {
+    const { message } = warnings.at(-1)
+    assert.match(message, /^a function of never failed to decide on a retry: TypeError: \?\]0;PWN\?\?31m\?evil\?{5}: it/)
+    assert.match(message, /called with Error: \?\]0;PWN\?\?31m\?evil\?{5}$/)
+  })
 })
 
 test('never and only take classes, predicates, or lists of them', () => {

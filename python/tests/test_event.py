@@ -19,6 +19,7 @@ from vectors import Case, cases, compare, is_, only, text
 import backhop
 from backhop import _backhop as c
 from backhop._errors import CLASSES
+from backhop._exceptions import text_of
 from backhop.delivery import Delivery
 from backhop.history import History
 from backhop.message import Message
@@ -67,6 +68,40 @@ def test_an_event_has_what_the_core_has_of_it_in_seconds_and_the_exception(caplo
     assert record.exc_info
     assert record.exc_info[1] is late
     assert record.__dict__["backhop_error_class"] == "TimeoutError"
+
+
+CONTROLS = "\x1b]0;PWN\x07\x9b31m\u202eevil\u2028\r\u0085\u2066"
+
+
+def test_s4_8_a_log_has_no_control_characters_of_an_exception(caplog: pytest.LogCaptureFixture) -> None:
+    class FailsError(Exception):
+        pass
+
+    FailsError.__name__ = FailsError.__qualname__ = f"FailsError{CONTROLS}"
+
+    def fail(event: object) -> None:
+        try:
+            raise KeyError(CONTROLS)
+        except KeyError as cause:
+            raise FailsError(f"a text\n\tof lines{CONTROLS}") from cause
+
+    with pytest.raises(FailsError) as caught:
+        fail(None)
+    noted, group = ValueError("no controls"), type("Group", (Exception,), {"exceptions": [ValueError(CONTROLS)]})
+    vars(noted)["__notes__"] = [CONTROLS]
+    for failure in (caught.value, group(CONTROLS), noted):
+        Events("orders", None).emit(parked(events=Events("", None), error=text_of(failure)), failure)
+    events = Events("orders", fail)
+    events.emit(events.new(c.BH_EVENT_PARKED, {}))
+    lines = [logging.Formatter().format(record) for record in caplog.records]
+    of_handler, of_group, of_note, _, of_listener = lines
+    assert [each for each in "".join(lines) if each in CONTROLS and not each.isprintable()] == []
+    for line in (of_handler, of_listener):
+        assert "The above exception was the direct cause" in line
+        assert "in fail\n" in line
+        assert "a text\n\tof lines?]0;PWN??31m?evil????" in line
+    assert "[ValueError: ?]0;PWN" in of_group
+    assert "ValueError: no controls\n?]0;PWN" in of_note
 
 
 def test_who_is_given_twice_is_told_once() -> None:

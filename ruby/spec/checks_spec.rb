@@ -149,4 +149,19 @@ RSpec.describe "A wrong value" do
   ensure
     Backhop.logger = before
   end
+
+  it "of the logger and predicates show no control characters in a log (S4-8)", :unsigned do
+    before = Backhop.logger
+    log = StringIO.new
+    rules = Backhop.const_get(:FailureRules)
+    text = "\e]0;PWN\a\u009b31m\u202eevil\u2028\r\n\u0085\u2066"
+    Backhop.logger = Logger.new(log)
+    rules.new(->(error) { raise ArgumentError, error.message }, []).result_of(IOError.new(text))
+    expect(log.string).to end_with(": a predicate failed and is ignored: ArgumentError: ?]0;PWN??31m?evil?????\n")
+    Backhop.logger = Logger.new(nil).tap { |logger| logger.define_singleton_method(:add) { |*| raise text } }
+    expect { Backhop.log(Logger::WARN) { "text" } }
+      .to output("Backhop's logger failed: RuntimeError: ?]0;PWN??31m?evil?????\n").to_stderr
+  ensure
+    Backhop.logger = before
+  end
 end

@@ -1,10 +1,14 @@
 """The page of `backhop web` in a browser, on a broker."""
 
 import contextlib
+import http.server
+import json
 import os
+import queue as queues
 import re
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -256,6 +260,56 @@ class Operator(PageCase):
         page.keyboard.press("Enter")
         page.get_by_text("is done").wait_for()
 
+    def test_p4_5_errors_with_words_that_change_hide_no_others(self):
+        words = [f"{one}{other}" for one in "abcdef" for other in "ghijkl"]
+        messages = self.parked(36, *(f"AddressError: no such place: {each}" for each in words))
+        other = self.parked(3, "507 queue %d is full")
+        browser = self.open("--allow", "replay", messages, other)
+        page = browser.page
+        browser.look()
+        page.get_by_text("39 messages in 37 groups").wait_for()
+        page.get_by_role("link", name="# queue # is full").wait_for()
+        rows = page.locator("tbody tr")
+        self.assertEqual(rows.count(), 4)
+        page.get_by_role("button", name="Show 34 more groups").click()
+        self.assertEqual(rows.count(), 37)
+        page.get_by_role("link", name="AddressError: no such place: cj").click()
+        page.get_by_text(re.compile("^1 message, reason")).wait_for()
+        page.get_by_role("link", name="All of AddressError").click()
+        page.get_by_text(re.compile("^36 messages, reason")).wait_for()
+        self.assertEqual(page.get_by_role("link", name="All of AddressError").count(), 0)
+        page.reload()
+        page.get_by_role("link", name="All groups").click()
+        page.get_by_role("link", name="All of AddressError").click()
+        page.get_by_text(re.compile("^36 messages, reason")).wait_for()
+        browser.count("Replay…")
+        page.get_by_text(f"36 of 36 messages in {messages}.parked will go to {messages}.").wait_for()
+        page.get_by_label("Type 36 to confirm").fill("36")
+        self.assertTrue(page.get_by_role("button", name="Replay 36 messages").is_enabled())
+        self.assertEqual(browser.errors, [])
+
+    def test_p4_14_a_button_keeps_the_focus_and_a_wrong_number_is_named(self):
+        messages = self.parked(12, "bad")
+        browser = self.open("--allow", "replay", messages)
+        page = browser.page
+
+        def press(name: str, seen: str) -> None:
+            page.get_by_role("button", name=name).focus()
+            page.keyboard.press("Enter")
+            page.wait_for_selector(seen)
+            page.locator("button:focus", has_text=name).wait_for()
+
+        page.get_by_role("button", name="Read parked messages").focus()
+        page.keyboard.press("Enter")
+        page.locator("button:focus", has_text="Read again").wait_for()
+        page.locator("tbody a").click()
+        press("Show messages", "summary")
+        browser.count("Replay…")
+        for typed, is_wrong in (("2", True), ("12", False), ("1", False), ("13", True), ("", False), ("1,2", False)):
+            page.get_by_label("Type 12 to confirm").fill(typed)
+            self.assertEqual(page.get_by_text("The number is 12.").count(), int(is_wrong), typed)
+        self.assertTrue(page.get_by_role("button", name="Replay 12 messages").is_enabled())
+
     def test_without_allow_it_shows_no_actions(self):
         browser = self.open(self.parked(1, "bad"))
         browser.look()
@@ -280,6 +334,26 @@ class Hostile(PageCase):
         browser.count("Replay…")
         page.get_by_text("will go to").wait_for()
         self.assertEqual(page.locator("main img, main script, dialog img").count(), 0)
+        self.assertEqual(browser.errors, [])
+
+    def test_p4_17_texts_turn_no_other_text_and_show_their_control_characters(self):
+        messages, error, hebrew = self.parked(1, "bad"), "\u202elamron\x1b[2J\u2066\x85", "\u05d0\u05d1"
+        (saved,) = self.ok("parked", "save", messages, "-").objects
+        texts = {"backhop-error": error, "backhop-id": hebrew + error}
+        saved["headers"] = [[name, kind, texts.get(name, value)] for name, kind, value in [*saved["headers"], [error, "S", error]]]
+        saved["properties"]["message-id"] = hebrew + error
+        self.ok("parked", "load", "-", stdin=json.dumps(saved) + "\n")
+        browser = self.open("--allow", "replay", messages)
+        page = browser.page
+        browser.look()
+        page.locator("tbody a", has_text="lamron").click()
+        page.get_by_role("heading", name="?lamron?[#J??").wait_for()
+        page.get_by_role("button", name="Show messages").click()
+        page.locator("summary").first.click()
+        self.assertIn(f"{hebrew}?lamron?[2J??", page.locator("summary").inner_text())
+        self.assertEqual(page.locator("summary code").evaluate("each => getComputedStyle(each).unicodeBidi"), "isolate")
+        controls = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+        self.assertEqual(controls.findall(page.content()), [])
         self.assertEqual(browser.errors, [])
 
     def test_an_address_without_its_fragment_says_what_to_do(self):
@@ -312,6 +386,59 @@ class Hostile(PageCase):
         browser = self.open(self.parked(1, "bad"))
         browser.web.process.kill()
         browser.page.get_by_text("Is backhop web still running?").first.wait_for()
+
+    def test_s4_3_another_port_gets_no_cookie(self):
+        asked: queues.Queue[str | None] = queues.Queue()
+
+        class Other(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:  # noqa: N802
+                asked.put(self.headers["Cookie"])
+                self.send_response(200)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        browser = self.open(self.parked(1, "bad"))
+        self.assertEqual(len(browser.page.context.cookies(f"{browser.web.origin}/{browser.web.log_in().api}/state")), 1)
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Other) as server:
+            thread = threading.Thread(target=server.serve_forever)
+            thread.start()
+            try:
+                for path in ("/", "/api/", "/api/state"):
+                    browser.page.context.new_page().goto(f"http://127.0.0.1:{server.server_port}{path}")
+                    self.assertIsNone(asked.get(timeout=LIMIT_S))
+            finally:
+                server.shutdown()
+                thread.join()
+
+    def test_a_session_holds_for_a_reload_and_for_further_tabs(self):
+        browser = self.open(self.parked(1, "bad"))
+        browser.page.reload()
+        browser.page.get_by_text("1 parked").wait_for()
+        second = browser.page.context.new_page()
+        second.goto(browser.web.origin)
+        second.get_by_text("1 parked").wait_for()
+
+    def test_p4_6_the_actions_stay_while_the_program_does_not_answer(self):
+        messages = self.parked(40, "bad")
+        web = self.web("--allow", "replay", messages).log_in()
+        browser = self.browser(web)
+        page = browser.open()
+        browser.go("jobs")
+        page.get_by_text("No action has run").wait_for()
+        web.await_replayed(web.post("/api/replay", {"queue": messages, "expect": 40, "rate": 1}).json["job"], 2)
+        page.get_by_text("of 40 messages, 1 a second now").wait_for()
+        web.kill("replay")
+        page.get_by_text(re.compile(r"As of .+; no answer\. .*Is backhop web still running\?")).wait_for()
+        self.assertEqual(page.get_by_text("No action has run").count(), 0)
+        self.assertEqual(page.locator("section.old").count(), 1)
+        self.assertEqual(page.locator("section button").count(), 0)
+        page.get_by_text("of 40 messages, 1 a second now").wait_for()
+        self.web("--listen", web.origin.removeprefix("http://"), messages)  # started again: it has another session
+        page.get_by_text(re.compile(r"As of .+; no answer\. no session")).wait_for()
+        self.assertEqual(page.locator("section.old").count(), 1)
+        self.assertEqual(browser.errors, [])
 
 
 class Looks(PageCase):

@@ -188,8 +188,8 @@ def exporter(*arguments: object) -> Iterator[str]:
             process.wait(LIMIT_S)
 
 
-def scrape(url: str) -> str:
-    with urllib.request.urlopen(url, timeout=LIMIT_S) as answer:
+def scrape(url: str, limit_s: float = LIMIT_S) -> str:
+    with urllib.request.urlopen(url, timeout=limit_s) as answer:
         return answer.read().decode()
 
 

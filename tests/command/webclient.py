@@ -57,7 +57,7 @@ class Web(contextlib.AbstractContextManager):
         self.url = (re.search(r"(http|unix):\S+", line) or [line])[0]
         self.token = self.url.rpartition("#token=")[2]
         self.line = self.process.stderr.readline().rstrip("\n")  # about --allow
-        self.cookie = ""
+        self.cookie, self.api = "", "api"
 
     def __exit__(self, *_: object) -> None:
         was_killed = self.process.poll() is not None
@@ -81,7 +81,12 @@ class Web(contextlib.AbstractContextManager):
         return http.client.HTTPConnection(address.hostname, address.port, timeout=LIMIT_S)
 
     def call(self, method: str, path: str, body: object = None, **headers: str | None) -> Answer:
-        """Sends a request as the page does. A header that is None is left out; "_" in its name stands for "-"."""
+        """Sends a request as the page does. A header that is None is left out; "_" in its name stands for "-".
+
+        With a session, calls below /api/ go to the session's path.
+        """
+        if path.startswith("/api/"):
+            path = f"/{self.api}/{path.removeprefix('/api/')}"
         own = {"Sec-Fetch-Site": "same-origin", "Cookie": self.cookie or None}
         if method == "POST":
             own |= {"Content-Type": "application/json", "X-Backhop": "1"}
@@ -102,7 +107,7 @@ class Web(contextlib.AbstractContextManager):
 
     def log_in(self) -> Web:
         answer = self.post("/api/login", {"token": self.token})
-        self.cookie = answer.headers["Set-Cookie"].partition(";")[0]
+        self.cookie, self.api = answer.headers["Set-Cookie"].partition(";")[0], answer.json["api"]
         return self
 
     def await_state(self, find: Callable[[dict[str, Any]], Any]) -> Any:

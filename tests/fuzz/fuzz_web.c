@@ -68,7 +68,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         *body++ = '\0';
     check_host(host);
     check_origin(origin, host);
-    json_t *object = json_loadb(body, size - (size_t)(body - text), JSON_REJECT_DUPLICATES, NULL);
+    json_t *object = json_loadb(body, size - (size_t)(body - text), JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, NULL);
     check_arguments(wanted, object);
     json_decref(object);
     return 0;

@@ -96,6 +96,31 @@ class Playground(unittest.TestCase):
         self.type(page, **{"max-attempts": ""})
         self.problem(page).wait_for(state="detached")
 
+    def test_p4_13_texts_name_the_limit_and_the_reason(self):
+        page = self.open()
+        self.type(page, **{"max-attempts": "1"})
+        page.get_by_text("The policy has no retry, so it needs no wait queue.").wait_for()
+        self.type(page, **{"max-attempts": "", "rate": "1000000000"})
+        self.problem(page).filter(has_text="give a number above 0 and below 1000000000").wait_for()
+        for span in ("999999999999d", "0"):
+            self.type(page, rate="", initial=span)
+            self.problem(page).filter(has_text=f"'{span}' is no time span: write numbers with units, as 250ms, 1.5s, 5m, 2h or 3d, and 104249991d at most").wait_for()
+
+    def test_p4_13_the_address_has_the_fields(self):
+        page = self.open()
+        self.assertNotIn("#", page.url)
+        self.type(page, **POLICY)
+        page.get_by_label("series").select_option("R5")
+        page.get_by_text("about 6 min 40 s after its first failure.").wait_for()
+        page.wait_for_url("**#policy?*series=R5*")
+        other = page.context.new_page()
+        other.goto(page.url)
+        other.get_by_text("about 6 min 40 s after its first failure.").wait_for()
+        self.assertEqual(other.get_by_label("factor").input_value(), "3")
+        self.assertEqual(other.get_by_label("series").input_value(), "R5")
+        page.reload()
+        page.get_by_text("about 6 min 40 s after its first failure.").wait_for()
+
     def test_a_kind_has_its_own_fields(self):
         page = self.open()
         page.get_by_label("kind").select_option("steps")

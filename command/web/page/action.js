@@ -1,6 +1,6 @@
 // The dialog of a replay, drop or load: settings, the exact count, and the count typed.
 import { get, post } from './api.js'
-import { add, field, h, lookProgress, problem, select, set } from './dom.js'
+import { add, bdi, bdis, field, h, lookProgress, problem, select, set } from './dom.js'
 import { count, messages } from './format.js'
 import { consumersOf } from './state.js'
 
@@ -12,8 +12,8 @@ const RAMPS = [
 const NAMES = { replay: 'Replay', drop: 'Drop', load: 'Load' }
 const dialog = document.getElementById('dialog')
 
-function settings (name, request) {
-  if (name !== 'replay') return { read: () => ({}), elements: [] }
+function settings (action, request) {
+  if (action !== 'replay') return { read: () => ({}), elements: [] }
   const limit = h('input', { type: 'number', min: 1, step: 1, value: request.limit ?? '', placeholder: 'all' })
   const ramp = select(RAMPS, request.ramp ?? '1,2,5,20')
   const step = h('input', { type: 'text', value: request.ramp_step ?? '10s', size: 6 })
@@ -35,20 +35,22 @@ function settings (name, request) {
   }
 }
 
-const noneFits = found => `No message in ${found.from} fits now. Read the parked messages again on the first screen.`
+const noneFits = found => ['No message in ', bdi(found.from),
+  ' fits now. Read the parked messages again on the first screen.']
 
 function loadProspect (found) {
   if (!found.to_load) return 'No message of this file remains to be loaded.'
   const all = Object.entries(found.queues)
-  const queues = all.map(([queue, number]) => all.length > 1 ? `${queue} (${count(number)})` : queue).join(', ')
+  const queues = bdis(all.map(([queue, number]) =>
+    h('span', {}, bdi(queue), all.length > 1 && ` (${count(number)})`)))
   const loaded = found.skipped ? ` The first ${messages(found.skipped)} of the file were loaded before.` : ''
-  return `${messages(found.to_load)} will go to ${queues}.${loaded}`
+  return [`${messages(found.to_load)} will go to `, queues, `.${loaded}`]
 }
 
 function dropProspect (found) {
   if (!found.to_drop) return noneFits(found)
-  return `${count(found.to_drop)} of ${messages(found.parked)} in ${found.from} will be saved to a file ` +
-    'on the machine of backhop web, then removed from the queue. You can load the file again.'
+  return [`${count(found.to_drop)} of ${messages(found.parked)} in `, bdi(found.from), ' will be saved to a file ' +
+    'on the machine of backhop web, then removed from the queue. You can load the file again.']
 }
 
 function replayProspect (found) {
@@ -58,9 +60,10 @@ function replayProspect (found) {
     found.malformed && `${messages(found.malformed)} with malformed properties`
   ].filter(Boolean).join('; ')
   const goes = found.to_replay
-    ? `${count(found.to_replay)} of ${messages(found.parked)} in ${found.from} will go to ${found.to}.`
+    ? [`${count(found.to_replay)} of ${messages(found.parked)} in `, bdi(found.from),
+        ' will go to ', bdi(found.to), '.']
     : noneFits(found)
-  return stays ? `${goes} These stay parked: ${stays}.` : goes
+  return [goes, stays && ` These stay parked: ${stays}.`]
 }
 
 // Returns what the consumers of the target mean for a replay.
@@ -69,31 +72,35 @@ function consumersNote (state, queue) {
   if (consumers == null) return null
   if (consumers > 0) {
     const found = consumers === 1 ? 'a consumer' : `${count(consumers)} consumers`
-    return h('p', { class: 'muted' }, `${queue} has ${found}. ` +
+    return h('p', { class: 'muted' }, bdi(queue), ` has ${found}. `,
       'If the cause of the error remains, the messages are parked again.')
   }
-  return h('p', { class: 'danger' }, `${queue} has no consumer: the messages will wait there until one is started.`)
+  return h('p', { class: 'danger' }, bdi(queue), ' has no consumer: the messages will wait there until one is started.')
 }
 
 const PROSPECTS = { load: loadProspect, drop: dropProspect, replay: replayProspect }
 
 // Begins once the count that was shown is typed. The program refuses if another number is selected by then.
-function confirm (app, name, body, found, place) {
-  const number = found[`to_${name}`]
-  set(place, h('p', {}, PROSPECTS[name](found)))
+function confirm (app, action, body, found, place) {
+  const number = found[`to_${action}`]
+  set(place, h('p', {}, PROSPECTS[action](found)))
   if (!number) return
-  if (name === 'replay') add(place, consumersNote(app.state, found.to))
+  if (action === 'replay') add(place, consumersNote(app.state, found.to))
   const typed = h('input', { inputmode: 'numeric', autocomplete: 'off', size: 10 })
-  const kind = name === 'drop' ? 'danger' : 'main'
-  const go = h('button', { type: 'submit', class: kind, disabled: true }, `${NAMES[name]} ${messages(number)}`)
+  const kind = action === 'drop' ? 'danger' : 'main'
+  const go = h('button', { type: 'submit', class: kind, disabled: true }, `${NAMES[action]} ${messages(number)}`)
   const trouble = h('div')
-  typed.addEventListener('input', () => { go.disabled = typed.value.trim() !== String(number) })
+  typed.addEventListener('input', () => {
+    const value = typed.value.replace(/[\s,]/g, '')
+    go.disabled = value !== String(number)
+    set(trouble, !String(number).startsWith(value) && h('p', { class: 'danger' }, `The number is ${number}.`))
+  })
   place.append(h('form', {
     onsubmit: async event => {
       event.preventDefault()
       go.disabled = true
       try {
-        await post(name, { ...body, expect: number })
+        await post(action, { ...body, expect: number })
         dialog.close()
         app.go('#/jobs')
       } catch (error) {
@@ -104,27 +111,28 @@ function confirm (app, name, body, found, place) {
   typed.focus()
 }
 
-function bodyOf (name, request, read) {
-  if (name === 'load') return { file: request.file, ...(request.skip && { skip: request.skip }) }
+function bodyOf (action, request, read) {
+  if (action === 'load') return { file: request.file, ...(request.skip && { skip: request.skip }) }
   return { queue: request.queue, where: request.where || [], ...read() }
 }
 
-export function openAction (app, name, request) {
+export function openAction (app, action, request) {
   const place = h('div', { 'aria-live': 'polite' })
-  const own = settings(name, request)
+  const own = settings(action, request)
   const check = async () => {
     set(place, lookProgress(app))
-    const body = bodyOf(name, request, own.read)
+    const body = bodyOf(action, request, own.read)
     try {
-      const { results } = await post(name, { ...body, dry_run: true })
-      confirm(app, name, body, results.at(-1), place)
+      const { results } = await post(action, { ...body, dry_run: true })
+      confirm(app, action, body, results.at(-1), place)
     } catch (error) {
       set(place, problem(error))
     }
   }
   set(dialog,
-    h('h2', { id: 'dialog-title' }, name === 'load' ? `Load ${request.file}` : `${NAMES[name]} from ${request.queue}`),
-    name !== 'load' && h('p', { class: 'muted small' },
+    h('h2', { id: 'dialog-title' }, action === 'load' ? 'Load ' : `${NAMES[action]} from `,
+      bdi(action === 'load' ? request.file : request.queue)),
+    action !== 'load' && h('p', { class: 'muted small' },
       'Selection: ', request.where?.length ? h('code', {}, request.where.join(', ')) : 'all messages'),
     ...own.elements,
     h('div', { class: 'row' },

@@ -1,5 +1,5 @@
 // The page: session, screens, and the state that all screens share.
-import { follow, get, post } from './api.js'
+import { follow, logIn, session } from './api.js'
 import { h, problem } from './dom.js'
 import { count, relative } from './format.js'
 import { isRunning, sumOf } from './state.js'
@@ -16,7 +16,8 @@ const SCREENS = [
   ['health', 'Health', health], ['policy', 'Policy', policy], ['history', 'History', history]
 ]
 
-// Shared by all screens. `listeners` are called with each new state, until the screen changes.
+// Shared by all screens. If the program does not answer, the state is lost and keeps the last actions.
+// `listeners` are called with each new state, until the screen changes.
 const app = {
   session: null,
   state: { jobs: [], depths: null, problem: '' },
@@ -63,7 +64,7 @@ function summary (state) {
 }
 
 function onState (state) {
-  app.state = { ...app.state, ...state }
+  app.state = { ...app.state, isLost: false, ...state }
   status.textContent = summary(state)
   status.className = state.problem ? 'danger' : ''
   status.title = state.problem || ''
@@ -75,9 +76,9 @@ async function begin () {
   const token = /[#&]token=([0-9a-f]+)/.exec(location.hash)?.[1]
   if (token) {
     forgetToken()
-    await post('login', { token })
+    await logIn(token)
   }
-  app.session = await get('session')
+  app.session = await session()
   window.addEventListener('hashchange', () => {
     show()
     main.focus({ preventScroll: true })

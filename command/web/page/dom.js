@@ -1,17 +1,26 @@
-// Elements. Text reaches the page as text alone: no markup is ever made of data.
+// Elements. Text reaches the page as text alone: no markup is ever made of data. Texts and names of messages, queues
+// and users are foreign: bdi() keeps their direction of writing to themselves.
 import { post } from './api.js'
 import { count, messages } from './format.js'
 
 const SVG = 'http://www.w3.org/2000/svg'
 
+// Characters that control a terminal or change the direction of a text, as in utf8.h. Tabs and line feeds may stay.
+// eslint-disable-next-line no-control-regex
+const CONTROLS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g
+const visible = text => String(text).replace(CONTROLS, '?')
+const SHOWN = ['title', 'aria-label', 'data-name']
+
 function fill (element, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith('on')) element.addEventListener(name.slice(2), value)
     else if (value === true) element.setAttribute(name, '')
-    else if (value !== false && value != null) element.setAttribute(name, String(value))
+    else if (value !== false && value != null) {
+      element.setAttribute(name, SHOWN.includes(name) ? visible(value) : String(value))
+    }
   }
   for (const child of children.flat(3)) {
-    if (child != null && child !== false) element.append(child instanceof Node ? child : String(child))
+    if (child != null && child !== false) element.append(child instanceof Node ? child : visible(child))
   }
   return element
 }
@@ -21,6 +30,12 @@ export const h = (name, attributes = {}, ...children) => fill(document.createEle
 export const svg = (name, attributes = {}, ...children) =>
   fill(document.createElementNS(SVG, name), attributes, children)
 
+// A foreign text within another text.
+export const bdi = text => h('bdi', {}, text)
+
+// Foreign texts with ", " between them.
+export const bdis = list => list.map((each, at) => [at > 0 && ', ', each instanceof Node ? each : bdi(each)])
+
 // Appends children; null and false are left out.
 export const add = (element, ...children) => fill(element, {}, children)
 
@@ -28,6 +43,17 @@ export const add = (element, ...children) => fill(element, {}, children)
 export function set (element, ...children) {
   element.replaceChildren()
   fill(element, {}, children)
+}
+
+const nameOf = element => element.getAttribute('href') || element.textContent
+
+// Replaces what an element has. A link or button that has the focus has it afterwards too, if it is there again.
+export function redraw (element, ...children) {
+  const { activeElement: focused } = document
+  const same = () => [...element.querySelectorAll('a, button')].filter(each => nameOf(each) === nameOf(focused))
+  const at = element.contains(focused) ? same().indexOf(focused) : -1
+  set(element, ...children)
+  if (at >= 0) same()[at]?.focus()
 }
 
 // A table. A column is [title, cell(row), class]; on a narrow screen each row is a card.
@@ -50,13 +76,14 @@ export const select = (options, value, more = {}) =>
 
 export const problem = error => h('div', { class: 'card problem', role: 'alert' }, error.message || String(error))
 
-// A button that is off while its work runs, and shows its problem below it.
+// A button that is off while its work runs, and shows its problem below it. It has the focus again at the end.
 export function button (text, work, kind = '') {
   const place = h('div')
   const it = h('button', {
     type: 'button',
     class: kind,
     onclick: async () => {
+      const hadFocus = document.activeElement === it
       it.disabled = true
       set(place)
       try {
@@ -65,6 +92,7 @@ export function button (text, work, kind = '') {
         set(place, problem(error))
       }
       it.disabled = false
+      if (hadFocus && document.activeElement === document.body) it.focus({ preventScroll: true })
     }
   }, text)
   return h('div', {}, it, place)
@@ -79,7 +107,9 @@ export function lookProgress (app) {
   const show = ({ look }) => {
     wasShown ||= line.isConnected
     if (wasShown && !line.isConnected) app.listeners = app.listeners.filter(each => each !== show)
-    else if (look) set(line, `Reading: ${count(look.looked_at)} of ${messages(look.messages)} in ${look.queue}…`)
+    else if (look) {
+      set(line, `Reading: ${count(look.looked_at)} of ${messages(look.messages)} in `, bdi(look.queue), '…')
+    }
   }
   app.onState(show)
   return h('div', {}, line, stop)

@@ -1,11 +1,11 @@
 // One group: its queues, samples, a message's story, and what can be done with it.
 import { get, post } from './api.js'
-import { add, button, h, lookProgress, problem, set, table } from './dom.js'
+import { add, bdi, button, h, lookProgress, problem, redraw, set, table } from './dom.js'
 import { attempts, bytes, clock, count, messages, reasonText, relative } from './format.js'
 import { chart } from './chart.js'
 import { openAction } from './action.js'
 import { consumersOf, isBusy } from './state.js'
-import { partly } from './tonight.js'
+import { classLink, partly } from './tonight.js'
 
 const BODY_BYTES = 65536
 
@@ -28,13 +28,13 @@ function pretty (text) {
 
 const valueText = value => typeof value === 'string' ? value : JSON.stringify(value)
 
-function pairs (name, list) {
+function pairs (title, list) {
   if (!list.length) return null
   const columns = [
     ['Name', ([key]) => h('code', {}, valueText(key))],
     ['Value', ([, value]) => h('code', {}, valueText(value))]
   ]
-  return [h('h3', {}, name), table(name, columns, list)]
+  return [h('h3', {}, title), table(title, columns, list)]
 }
 
 function message (queue, each) {
@@ -59,10 +59,10 @@ function actions (app, where, each) {
   const { may_replay: mayReplay, may_drop: mayDrop } = app.session
   if (!mayReplay && !mayDrop) return h('span', { class: 'muted small' }, 'not allowed: backhop web needs --allow')
   if (isBusy(app.state, each.queue)) return h('a', { href: '#/jobs' }, 'held by an action')
-  const opener = (text, kind, name) => h('button', {
+  const opener = (text, kind, action) => h('button', {
     type: 'button',
     class: kind,
-    onclick: () => openAction(app, name, { queue: each.queue, where })
+    onclick: () => openAction(app, action, { queue: each.queue, where })
   }, text)
   return h('div', { class: 'row' },
     mayReplay && opener('Replay…', 'main', 'replay'),
@@ -81,9 +81,10 @@ function attemptsOf ({ least_attempts: least, most_attempts: most }) {
 
 function summary (found) {
   const first = `${relative(found.first_failure_ms)} (${clock(found.first_failure_ms)})`
-  const name = found.reason && found.reason !== reasonText(found.reason) ? ` (${found.reason})` : ''
-  return h('p', {}, `${messages(found.count)}, reason: `, h('b', {}, reasonText(found.reason)),
-    `${name}. First failure ${first}, latest ${relative(found.last_first_failure_ms)}. `, attemptsOf(found))
+  const isKnown = found.reason !== reasonText(found.reason)
+  return h('p', {}, `${messages(found.count)}, reason: `, h('b', {}, bdi(reasonText(found.reason))),
+    found.reason && isKnown && ` (${found.reason})`,
+    `. First failure ${first}, latest ${relative(found.last_first_failure_ms)}. `, attemptsOf(found))
 }
 
 function partNote () {
@@ -91,16 +92,70 @@ function partNote () {
     'Only a part of the queues was read, so this group may have more messages. A replay or drop counts all of them.')
 }
 
-export default async function group (app, main, query) {
+// Returns all groups of a class as one; undefined: there is none.
+function joinClass (groups, name) {
+  const all = groups.filter(each => each.class === name)
+  const queues = new Map()
+  for (const each of all.flatMap(({ queues }) => queues)) {
+    queues.set(each.queue, (queues.get(each.queue) || 0) + each.count)
+  }
+  const sum = list => list.reduce((one, other) => one + other, 0)
+  const most = key => Math.max(...all.map(each => each[key]))
+  const least = key => Math.min(...all.map(each => each[key]))
+  const reasons = new Set(all.map(each => each.reason))
+  const { over_time: over } = all[0] || {}
+  const sumAt = at => sum(all.map(each => each.over_time.parked[at]))
+  return all.length
+    ? {
+        reason: reasons.size === 1 ? all[0].reason : 'several',
+        count: sum(all.map(each => each.count)),
+        first_failure_ms: least('first_failure_ms'),
+        last_first_failure_ms: most('last_first_failure_ms'),
+        least_attempts: least('least_attempts'),
+        most_attempts: most('most_attempts'),
+        over_time: over && { ...over, parked: over.parked.map((_, at) => sumAt(at)) },
+        queues: [...queues].map(([queue, count]) => ({ queue, count }))
+      }
+    : undefined
+}
+
+// Leads from a group to all groups of its class.
+function classPart (groups, found) {
+  const number = groups.filter(each => each.class && each.class === found.class).length
+  return number > 1 && h('p', {}, h('a', { href: classLink(found.class) }, `All of ${found.class}`),
+    `: ${count(number)} groups`)
+}
+
+const classNote = () => h('div', { class: 'card note' },
+  'This class may have more messages: some queues have too many different errors to count each. ' +
+  'A replay or drop counts all of them.')
+
+// Returns what an address names: a group by its error and reason, or all groups of a class.
+function find (groups, query) {
+  const name = query.get('class')
   const kind = query.get('kind') || ''
   const reason = query.get('reason') || ''
-  const where = [`kind=${kind}`, `reason=${reason}`]
+  return name
+    ? { title: `All of ${name}`, where: [`class=${name}`], found: joinClass(groups, name) }
+    : {
+        title: kind || '(no error text)',
+        where: [`kind=${kind}`, `reason=${reason}`],
+        found: groups.find(each => each.error === kind && each.reason === reason)
+      }
+}
+
+export default async function group (app, main, query) {
   if (!app.groups) app.groups = await get('groups').catch(() => null)
-  const found = app.groups?.groups?.find(each => each.error === kind && each.reason === reason)
-  main.append(h('p', {}, h('a', { href: '#/' }, '← All groups')), h('h2', {}, kind || '(no error text)'))
+  const { title, where, found } = find(app.groups?.groups || [], query)
+  main.append(h('p', {}, h('a', { href: '#/' }, '← All groups')), h('h2', {}, title))
   if (!found) {
     main.append(problem('This group was not found. Its messages may have been replayed or dropped. ' +
       'Read the parked messages again on the first screen.'))
+    return
+  }
+  if (found.rest) {
+    add(main, summary(found), chart(found.over_time), h('div', { class: 'card note' },
+      'These messages have several errors. To see some, read only errors that contain a text on the first screen.'))
     return
   }
   const samples = h('div', { 'aria-live': 'polite' })
@@ -108,7 +163,7 @@ export default async function group (app, main, query) {
     set(samples, lookProgress(app))
     try {
       const { results } = await post('samples', { queue, where, limit: 10 })
-      set(samples, h('h3', {}, `The first ${messages(results.length)} of this group in ${queue}`),
+      set(samples, h('h3', {}, `The first ${messages(results.length)} of this group in `, bdi(queue)),
         results.length
           ? results.map(each => message(queue, each))
           : h('p', {}, 'They are no longer there. Read the parked messages again on the first screen.'))
@@ -118,7 +173,9 @@ export default async function group (app, main, query) {
     }
   }
   const queues = h('div')
-  add(main, summary(found), partly(app.groups).length > 0 && partNote(),
+  const isCut = query.get('class') && app.groups.groups.some(each => each.rest)
+  add(main, summary(found), partly(app.groups).length > 0 && partNote(), isCut && classNote(),
+    classPart(app.groups.groups, found),
     chart(found.over_time), queues, samples)
   let drawn = ''
   app.onState(state => {
@@ -126,7 +183,7 @@ export default async function group (app, main, query) {
       found.queues.map(each => consumersOf(state, each.queue))])
     if (key === drawn) return
     drawn = key
-    set(queues, table('Queues of this group', [
+    redraw(queues, table('Queues of this group', [
       ['Queue', each => each.queue],
       ['Messages', each => count(each.count), 'number'],
       ['Consumers of the work queue', each => consumersText(state, each.queue), 'number'],

@@ -1,5 +1,5 @@
 // The history of actions, by this page and by the command; and saved files.
-import { get } from './api.js'
+import { address, get } from './api.js'
 import { button, h, problem, set, table } from './dom.js'
 import { bytes, clock, count, messages, relative } from './format.js'
 import { openAction, openLoad } from './action.js'
@@ -25,7 +25,7 @@ function savedFiles (app, saved) {
   const what = 'A drop writes its messages to such a file first. "Load…" publishes them to their parked queues again.'
   return [h('h3', {}, 'Saved files'), h('p', { class: 'muted small' }, what), table('Saved files', [
     ['When', each => h('span', { title: clock(each.time_ms) }, relative(each.time_ms)), 'time'],
-    ['File', each => h('a', { href: `api/saved/${each.file}`, download: each.file }, each.file), 'error'],
+    ['File', each => h('a', { href: address(`saved/${each.file}`), download: each.file }, each.file), 'error'],
     ['Size', each => bytes(each.bytes), 'number'],
     ['Loaded again', each => each.loaded ? messages(each.loaded) : '–', 'number'],
     ['', each => app.session.may_drop && button('Load…', () => openLoad(app, each.file))]

@@ -1,7 +1,7 @@
 // Actions that run, or ended since the program started.
-import { post } from './api.js'
-import { button, h, set } from './dom.js'
-import { clock, count, messages, relative, span } from './format.js'
+import { address, post } from './api.js'
+import { bdi, button, h, problem, redraw } from './dom.js'
+import { clock, count, dayTime, messages, relative, seconds } from './format.js'
 import { isRunning } from './state.js'
 import { openAction, openLoad } from './action.js'
 
@@ -27,15 +27,18 @@ function loadProgress (it) {
   ]
 }
 
+// Other messages share the wait queues, so this number is an estimate.
+const waiting = it => it.waiting_again > 0 && `, about ${count(it.waiting_again)} waiting for a retry`
+
 function replayProgress (it, request) {
   const rate = it.rate_limit ? `${it.rate_limit} a second now` : 'without a rate limit'
-  const remaining = it.remaining_ms == null ? '' : `, ${span(it.remaining_ms)} remaining`
+  const remaining = it.remaining_ms == null ? '' : `, ${seconds(it.remaining_ms)} remaining`
   return [
     h('progress', { value: it.replayed, max: it.to_replay, 'aria-label': 'Replayed' }),
     h('p', { class: 'number' }, `${count(it.replayed)} of ${messages(it.to_replay)}, ${rate}${remaining}`),
     request.ramp && h('p', { class: 'muted small' },
       `Ramp: ${request.ramp.replaceAll(',', ', ')} messages a second, ${request.ramp_step} each.`),
-    h('p', { class: it.parked_again ? 'danger' : 'muted' }, `${messages(it.parked_again)} parked again`,
+    h('p', { class: it.parked_again ? 'danger' : 'muted' }, `${messages(it.parked_again)} parked again`, waiting(it),
       request.stop_after > 0 ? `; it stops at ${count(request.stop_after)}.` : '.')
   ]
 }
@@ -51,16 +54,19 @@ function progress (job) {
   return it.loaded != null ? loadProgress(it) : [before(job), replayProgress(it, job.request)]
 }
 
+const LATER = ' A message that fails now waits for its retries first. Read the parked messages again later.'
+
 function replayResult (job, it) {
-  const again = `${count(it.parked_again)} parked again.`
-  return h('p', {}, `${count(it.replayed)} of ${messages(it.to_replay)} replayed to ${it.to}; ${again}`,
+  const again = [`${count(it.parked_again)} parked again`, waiting(it), '.']
+  return h('p', {}, `${count(it.replayed)} of ${messages(it.to_replay)} replayed to `, bdi(it.to), '; ', again,
     it.stopped && ` Stopped: ${it.stopped}.`,
     it.in_flight > 0 && ` ${messages(it.in_flight)} in flight may be delivered twice.`,
-    job.state !== 'done' && ' The rest is parked as before.')
+    job.state !== 'done' && ' The rest is parked as before.',
+    job.state === 'done' && it.replayed > it.parked_again && LATER)
 }
 
 function dropResult (job, it) {
-  const link = h('a', { href: `api/saved/${job.file}`, download: job.file }, 'Download them')
+  const link = h('a', { href: address(`saved/${job.file}`), download: job.file }, 'Download them')
   return h('p', {}, `${messages(it.messages)} saved and dropped. `, link)
 }
 
@@ -90,19 +96,26 @@ function canGoOn (app, job) {
   return job.action === 'replay' ? app.session.may_replay : app.session.may_drop
 }
 
-function card (app, job) {
-  const selection = (job.request.where || []).map(each => [h('code', {}, each), ' '])
+function buttons (app, job) {
   const stop = () => post('stop', { job: job.job })
-  return h('section', { class: `card ${KINDS[job.state] || ''}` },
-    h('h3', {}, `${NAMES[job.action]} ${job.job} from ${job.queue || job.file} ${WORDS[job.state]}`),
+  if (isRunning(job)) return button(job.state === 'stopping' ? 'Stopping…' : 'Stop', stop, 'danger')
+  const kind = job.result?.parked_again ? '' : 'main'
+  return canGoOn(app, job) && button('Go on with the rest…', () => goOn(app, job), kind)
+}
+
+// Shows an action. If the program does not answer, the card is grey and has no buttons.
+function card (app, job) {
+  const { isLost } = app.state
+  const selection = (job.request.where || []).map(each => [h('code', {}, each), ' '])
+  return h('section', { class: `card ${isLost ? 'old' : KINDS[job.state] || ''}` },
+    h('h3', {}, `${NAMES[job.action]} ${job.job} from `, bdi(job.queue || job.file), ` ${WORDS[job.state]}`),
     h('p', { class: 'muted small' },
-      `By ${job.user}, begun ${relative(job.begun_ms)} (${clock(job.begun_ms)}). `, selection),
+      'By ', bdi(job.user), `, begun ${relative(job.begun_ms)} (${clock(job.begun_ms)}). `, selection),
     isRunning(job) ? progress(job) : before(job),
     result(job),
     job.problem && h('p', { class: 'small' }, job.problem),
     advice(job),
-    isRunning(job) && button(job.state === 'stopping' ? 'Stopping…' : 'Stop', stop, 'danger'),
-    canGoOn(app, job) && button('Go on with the rest…', () => goOn(app, job), job.result?.parked_again ? '' : 'main'))
+    !isLost && buttons(app, job))
 }
 
 function noAction () {
@@ -110,22 +123,20 @@ function noAction () {
     'To replay or drop messages, open a group on the first screen. The screen History has earlier actions.')
 }
 
-// Puts the focus back on the button that had it before the cards were drawn again.
-function refocus (place, text) {
-  if (!text || document.activeElement !== document.body) return
-  [...place.querySelectorAll('button')].find(each => each.textContent === text)?.focus()
-}
+// Says that the cards are old.
+const lost = state => problem(new Error(
+  `${state.time_ms ? `As of ${dayTime(state.time_ms)}; no answer` : 'No answer'}. ${state.problem}\n` +
+  'An action that runs may go on, and the screen History has its end.'))
 
 export default function jobs (app, main) {
   const place = h('div')
   let drawn = ''
   main.append(h('h2', {}, 'Actions'), place)
   app.onState(state => {
-    const key = JSON.stringify(state.jobs)
+    const key = JSON.stringify([state.jobs, state.isLost && state.problem, Boolean(state.time_ms)])
     if (key === drawn) return
     drawn = key
-    const focused = document.activeElement?.textContent
-    set(place, state.jobs.length ? state.jobs.map(job => card(app, job)) : noAction())
-    refocus(place, focused)
+    redraw(place, state.isLost && lost(state), state.jobs.map(job => card(app, job)),
+      !state.isLost && !state.jobs.length && (state.time_ms ? noAction() : 'Connecting…'))
   })
 }

@@ -1,12 +1,12 @@
 // The work queues with their consumers, and the ladder with its next due times.
 import { h, set, table } from './dom.js'
-import { clock, count, messages, relative, span } from './format.js'
+import { clock, count, messages, relative, seconds, span } from './format.js'
 import { isBusy, queuesOf } from './state.js'
 
 function due (each, now) {
   if (!each.due_by_ms) return '–'
   const remaining = each.due_by_ms - now
-  const text = remaining > 0 ? `in ${span(remaining)} at the latest` : relative(each.due_by_ms, now)
+  const text = remaining > 0 ? `in ${seconds(remaining)} at the latest` : relative(each.due_by_ms, now)
   return h('span', { title: clock(each.due_by_ms) }, text)
 }
 

@@ -1,6 +1,6 @@
 // Tonight: groups over all queues, the newest kind first.
 import { get, post } from './api.js'
-import { button, field, h, lookProgress, problem, select, set, table } from './dom.js'
+import { bdi, bdis, button, field, h, lookProgress, problem, redraw, select, set, table } from './dom.js'
 import { clock, count, dayTime, groups, messages, queues, reasonText, relative } from './format.js'
 import { sparkline } from './chart.js'
 import { consumersOf, isRunning, queuesOf, sumOf, workQueue } from './state.js'
@@ -12,11 +12,16 @@ const ORDERS = [['new', 'newest error first'], ['many', 'most messages first']]
 const NEW_MS = 3600000
 const MOST_DEPTHS = 20
 const MOST_NAMES = 3
+const MOST_GROUPS = 20 // of a list that is shown whole
+const MOST_OF_CLASS = 2 // small groups of a class in a longer list
+const SMALL = 0.01 // of all messages
 
 export const groupLink = each => `#/group?${new URLSearchParams({ kind: each.error, reason: each.reason })}`
 
-const fact = (name, value, kind = '', more = '') => h('div', {},
-  h('div', { class: 'muted small' }, name),
+export const classLink = name => `#/group?${new URLSearchParams({ class: name })}`
+
+const fact = (title, value, kind = '', more = '') => h('div', {},
+  h('div', { class: 'muted small' }, title),
   h('div', { class: `big ${kind}` }, count(value)),
   more && h('div', { class: 'small' }, more))
 
@@ -28,13 +33,13 @@ function facts (state) {
   const idle = queuesOf(state, 'work')
     .filter(each => each.consumers === 0 && (each.ready > 0 || parkedIn(each.queue)))
     .map(each => each.queue)
-  const names = [...idle.slice(0, MOST_NAMES), idle.length > MOST_NAMES && '…'].filter(Boolean).join(', ')
+  const some = bdis([...idle.slice(0, MOST_NAMES), ...(idle.length > MOST_NAMES ? ['…'] : [])])
   return [
     fact('Parked', parked, parked ? 'danger' : 'good'),
     fact('Waiting for a retry', sumOf(state, 'waiting')),
     fact('Ready in work queues', sumOf(state, 'work')),
     unroutable > 0 && fact('Unroutable', unroutable, 'danger'),
-    idle.length > 0 && fact('Queues without consumers', idle.length, 'danger', names)
+    idle.length > 0 && fact('Queues without consumers', idle.length, 'danger', some)
   ]
 }
 
@@ -49,19 +54,20 @@ export const partly = snapshot =>
   Object.values(snapshot?.queues || {}).filter(each => each.looked_at < each.messages)
 
 function partNote (parts, lookAtAll) {
-  const bounds = parts.map(each => `${count(each.looked_at)} of ${count(each.messages)} in ${each.queue}`).join(', ')
+  const bounds = bdis(parts.map(each =>
+    h('span', {}, `${count(each.looked_at)} of ${count(each.messages)} in `, bdi(each.queue))))
   return h('div', { class: 'card note' },
-    h('p', {}, `Only the first messages were read: ${bounds}. `,
+    h('p', {}, 'Only the first messages were read: ', bounds, '. ',
       'The others may have other errors. A replay or drop always counts all messages.'),
     button('Read all', lookAtAll))
 }
 
 function stoppedNote (snapshot, lookAtAll) {
-  const read = Object.values(snapshot.queues).map(each =>
-    `${count(each.looked_at)} of ${messages(each.messages)} in ${each.queue}`)
+  const read = bdis(Object.values(snapshot.queues).map(each =>
+    h('span', {}, `${count(each.looked_at)} of ${messages(each.messages)} in `, bdi(each.queue))))
   return h('div', { class: 'card note' },
     h('p', {}, 'The reading was stopped. These groups are a part: ',
-      `${count(snapshot.queues_done)} of ${queues(snapshot.queue_count)} read to the end; ${read.join(', ')}.`),
+      `${count(snapshot.queues_done)} of ${queues(snapshot.queue_count)} read to the end; `, read, '.'),
     button('Read all', lookAtAll))
 }
 
@@ -74,35 +80,71 @@ function firstFailure (each, now) {
 }
 
 function queueNames (state, { queues }) {
-  const names = queues.length > 2 ? `${queues.length} queues` : queues.map(({ queue }) => workQueue(queue)).join(', ')
+  const all = queues.length > 2 ? `${queues.length} queues` : bdis(queues.map(({ queue }) => workQueue(queue)))
   const idle = queues.filter(({ queue }) => consumersOf(state, queue) === 0).length
   const text = queues.length > 1 ? `no consumer on ${idle}` : 'no consumer'
-  return [names, ' ', idle > 0 && h('span', { class: 'badge danger' }, text)]
+  return [all, ' ', idle > 0 && h('span', { class: 'badge danger' }, text)]
 }
 
 // Returns whether an action ended after the messages were read.
 const isOutdated = (state, snapshot) => state.jobs.some(job => job.ended_ms > snapshot.taken_ms)
 
-function list (state, snapshot, order) {
+const total = list => list.reduce((sum, each) => sum + each.count, 0)
+
+// Returns the rows of groups. Small groups of a class beyond the first ones are one row, unless that class is in
+// `whole`: errors with names or words that change would hide all other groups.
+function fold (list, whole) {
+  if (list.length <= MOST_GROUPS) return list
+  const most = Math.max(1, SMALL * total(list))
+  const rows = []
+  const small = new Map() // by class: how many groups are shown, and the row of the others
+  for (const each of list) {
+    const isSmall = each.class && each.count <= most && !whole.has(each.class)
+    const of = isSmall ? small.get(each.class) || { shown: 0 } : null
+    if (of) small.set(each.class, of)
+    if (!of || of.shown++ < MOST_OF_CLASS) rows.push(each)
+    else if (of.row) of.row.others.push(each)
+    else rows.push(of.row = { others: [each] })
+  }
+  return rows.map(row => row.others?.length === 1 ? row.others[0] : row)
+}
+
+// Returns what the row of a group has for its error. The rest of a queue's groups has no page: it has several errors.
+function errorCell (each, unfold) {
+  if (each.others) {
+    const { class: name } = each.others[0]
+    const show = () => unfold(each.others[0])
+    return h('div', { class: 'row' },
+      h('a', { href: classLink(name) }, `All of ${name}`),
+      h('button', { type: 'button', onclick: show }, `Show ${count(each.others.length)} more groups`))
+  }
+  if (each.rest) {
+    return [h('b', {}, each.error), h('div', { class: 'muted small' },
+      'Further errors of a queue with very many. To see some, read only errors that contain a text.')]
+  }
+  return h('a', { href: groupLink(each) }, each.error || '(no error text)')
+}
+
+function list (state, snapshot, order, whole, unfold) {
   const now = Date.now()
   const sign = snapshot.is_whole === false || partly(snapshot).length ? '≥ ' : ''
+  const ofGroup = cell => each => each.others ? '' : cell(each)
   if (!snapshot.groups.length) {
     return snapshot.is_whole === false ? '' : h('div', { class: 'card ok' }, 'No parked message was found.')
   }
   return table('Groups of parked messages', [
-    ['Error', each => h('a', { href: groupLink(each) }, each.error || '(no error text)'), 'error'],
-    ['Messages', each => sign + count(each.count), 'number'],
-    ['Parked over time', each => sparkline(each.over_time)],
-    ['First failure', each => firstFailure(each, now), 'time'],
-    ['Latest failure', each => time(each.last_first_failure_ms, now), 'time'],
-    ['Queues', each => queueNames(state, each)],
-    ['Reason', each => h('span', { title: reasonText(each.reason) }, each.reason || '–')]
-  ], [...snapshot.groups].sort(order === 'many' ? mostFirst : newestFirst))
+    ['Error', each => errorCell(each, unfold), 'error'],
+    ['Messages', each => sign + count(each.others ? total(each.others) : each.count), 'number'],
+    ['Parked over time', ofGroup(each => sparkline(each.over_time))],
+    ['First failure', ofGroup(each => firstFailure(each, now)), 'time'],
+    ['Latest failure', ofGroup(each => time(each.last_first_failure_ms, now)), 'time'],
+    ['Queues', ofGroup(each => queueNames(state, each))],
+    ['Reason', ofGroup(each => h('span', { title: reasonText(each.reason) }, each.reason || '–'))]
+  ], fold([...snapshot.groups].sort(order === 'many' ? mostFirst : newestFirst), whole))
 }
 
 function heading (snapshot) {
-  const total = snapshot.groups.reduce((sum, each) => sum + each.count, 0)
-  const found = `${messages(total)} in ${groups(snapshot.groups.length)}`
+  const found = `${messages(total(snapshot.groups))} in ${groups(snapshot.groups.length)}`
   const folded = snapshot.groups.some(each => each.error.includes('#')) ? ' # stands for any number.' : ''
   const text = isRead(snapshot)
     ? `${found} so far. ${count(snapshot.queues_done)} of ${queues(snapshot.queue_count)} read to the end.`
@@ -115,15 +157,7 @@ function depths (state) {
   const rows = queuesOf(state, 'parked').filter(each => each.ready > 0).sort((a, b) => b.ready - a.ready)
   const more = rows.length > MOST_DEPTHS && h('li', {}, `and ${queues(rows.length - MOST_DEPTHS)} more`)
   return h('ul', {}, rows.slice(0, MOST_DEPTHS).map(each =>
-    h('li', {}, `${messages(each.ready)} in ${each.queue}`)), more)
-}
-
-// Replaces the content of an element. A focused link keeps the focus if it is there again.
-function redraw (place, ...children) {
-  const { activeElement } = document
-  const href = place.contains(activeElement) && activeElement.getAttribute('href')
-  set(place, ...children)
-  if (href) [...place.querySelectorAll('a')].find(each => each.getAttribute('href') === href)?.focus()
+    h('li', {}, `${messages(each.ready)} in `, bdi(each.queue))), more)
 }
 
 export default function tonight (app, main) {
@@ -132,6 +166,7 @@ export default function tonight (app, main) {
   const spanField = select(SPANS, app.span || '12h')
   const order = select(ORDERS, app.order || 'new')
   const text = h('input', { type: 'search', value: app.filter || '', placeholder: 'all errors' })
+  app.wholeClasses ??= new Set()
   const read = button('Read parked messages', () => look(), 'main')
   let known = app.groups?.number || 0
   let isLooking = false
@@ -158,7 +193,13 @@ export default function tonight (app, main) {
       isOutdated(app.state, snapshot) && h('div', { class: 'card note' },
         'An action ended after these messages were read. Press "Read again".'),
       snapshot.notice && h('div', { class: 'card note' }, snapshot.notice),
-      list(app.state, snapshot, order.value))
+      list(app.state, snapshot, order.value, app.wholeClasses, unfold))
+  }
+  const unfold = first => {
+    app.wholeClasses.add(first.class)
+    draw()
+    const links = [...place.querySelectorAll('tbody a')]
+    links.find(each => each.getAttribute('href') === groupLink(first))?.focus({ preventScroll: true })
   }
   const look = async (more = {}) => {
     app.span = spanField.value
@@ -184,7 +225,8 @@ export default function tonight (app, main) {
   main.append(h('h2', {}, 'What broke tonight?'), numbers,
     h('div', { class: 'row' },
       read,
-      field('Only errors that contain', text), field('Time of the charts', spanField), field('Order', order)),
+      field('Only errors that contain, then Enter', text),
+      field('Time of the charts', spanField), field('Order', order)),
     place)
   draw()
   app.onState(state => {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from typing import Any
 
@@ -10,6 +11,12 @@ _MOST_MEMBERS = 8
 _MOST_EXCEPTIONS = 32  # in one text
 _MOST_CHARACTERS = 1024  # of one exception's own text: the core keeps 1 KiB in all
 _MOST_LOGGED = 16384  # characters of an exception and its causes that a log gets, without frames
+
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+"""Characters that control a terminal or change the direction of a text, as in the core's utf8.h.
+
+Tabs and line feeds may stay: a text of an exception can have lines.
+"""
 
 
 def is_kind(exception: BaseException, kind: Any) -> bool:
@@ -24,19 +31,48 @@ def is_kind(exception: BaseException, kind: Any) -> bool:
 def loggable(exception: BaseException | None) -> BaseException | None:
     """Returns the exception for a log to format.
 
-    A stand-in with a bounded text, if the exception cannot be formatted or has a longer text.
+    A stand-in with a bounded text, if the exception cannot be formatted or has a longer text. If a
+    text has characters that control a terminal, stand-ins of the exception and its causes. These
+    have "?" for such characters, since a text may be a message's.
     """
     if exception is None:
         return None
     try:
         lines = traceback.TracebackException.from_exception(exception, limit=0).format()
-        if sum(map(len, lines)) <= _MOST_LOGGED:
-            return exception
+        text = "".join(lines)
+        if len(text) <= _MOST_LOGGED:
+            return _visible(exception, set()) if _CONTROLS.search(text) else exception
     except Exception:  # a part of it raises
         pass
-    stand_in: BaseException = type(name_of(exception), (Exception,), {"__module__": "builtins"})()
-    stand_in.args = (text_of(exception).removeprefix(name_of(exception)).removeprefix(": "),)
-    return stand_in.with_traceback(_part(exception, "__traceback__"))
+    own = text_of(exception).removeprefix(name_of(exception)).removeprefix(": ")
+    return _stand_in(exception, "builtins", name_of(exception), own)
+
+
+def _stand_in(exception: BaseException, module: str, name: str, text: str) -> BaseException:
+    """Returns an exception with another text, and the same traceback."""
+    names = {"__module__": module, "__qualname__": visible(name)}
+    made: BaseException = type(visible(name), (Exception,), names)()
+    made.args = (visible(text),)
+    return made.with_traceback(_part(exception, "__traceback__"))
+
+
+def _visible(exception: BaseException, seen: set[int]) -> BaseException:
+    """Returns a stand-in of an exception and of its causes. A group has its members in its text."""
+    seen.add(id(exception))
+    kind = type(exception)
+    text = str(exception)
+    if _part(exception, "exceptions") is not None:
+        text = _text_of(exception, set(), 1).removeprefix(f"{name_of(exception)}: ")
+    made = _stand_in(exception, visible(kind.__module__), kind.__qualname__, text)
+    notes = getattr(exception, "__notes__", ())
+    vars(made)["__notes__"] = [visible(str(note)) for note in notes]
+    cause, context = exception.__cause__, exception.__context__
+    if cause is not None and id(cause) not in seen:
+        made.__cause__ = _visible(cause, seen)
+    if context is not None and id(context) not in seen:
+        made.__context__ = _visible(context, seen)
+    made.__suppress_context__ = exception.__suppress_context__
+    return made
 
 
 def text_of(exception: BaseException) -> str:
@@ -132,6 +168,11 @@ def _code(exception: BaseException, text: str) -> str:
         ):
             return f"{' ' if text else ''}({name} {code})"[:_MOST_CHARACTERS]
     return ""
+
+
+def visible(text: str) -> str:
+    """Returns the text with "?" for each character that controls a terminal."""
+    return _CONTROLS.sub("?", text)
 
 
 def writable(text: str) -> str:

@@ -48,7 +48,7 @@ module Backhop
 
       Times.milliseconds(verdict).positive? && verdict
     rescue *Outcomes::FAILURES => e
-      Backhop.log(Logger::ERROR) { "a predicate failed and is ignored: #{Outcomes.text(e)}" }
+      Backhop.log(Logger::ERROR) { "a predicate failed and is ignored: #{Outcomes.line(e)}" }
       false
     end
 

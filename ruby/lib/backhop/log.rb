@@ -24,7 +24,7 @@ module Backhop
     def log(level, logger = self.logger, &text)
       Thread.handle_interrupt(SystemExit => :never, SignalException => :never) { logger.add(level, &text) }
     rescue *Outcomes::FAILURES => e
-      Kernel.warn("Backhop's logger failed: #{Outcomes.text(e)}")
+      Kernel.warn("Backhop's logger failed: #{Outcomes.line(e)}")
     end
   end
   self.logger = Logger.new($stderr, level: Logger::WARN, progname: "backhop")

@@ -124,6 +124,9 @@ module Backhop
       name(exception)
     end
 
+    # Returns the same as one line for a log.
+    def line(exception) = Text.line(text(exception))
+
     # Returns the argument of a RetryAfter or Park.
     def given_to(exception)
       case exception

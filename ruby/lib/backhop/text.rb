@@ -17,6 +17,13 @@ module Backhop
       "a #{value.class}"
     end
 
+    # Characters that control a terminal, end a line or change the direction of a text, as in the core's utf8.h.
+    CONTROLS = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/
+    private_constant :CONTROLS
+
+    # Returns a text as one line, with "?" for each character that controls a terminal.
+    def line(text) = utf8(text).gsub(CONTROLS, "?")
+
     # Returns a text as valid UTF-8. Bytes that are not UTF-8 become "\xff".
     def utf8(text)
       return text if text.ascii_only? && text.encoding.ascii_compatible?

@@ -7,6 +7,8 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
+import time
 import unittest
 import urllib.error
 import urllib.parse
@@ -14,6 +16,9 @@ import urllib.request
 
 from harness import BUILD, LIMIT_S, TRY_AGAIN, UNAVAILABLE, LiveCase, Terminal, broker_ctl, drain, exporter, long, rig, scrape
 from proxy import Proxy
+from rogueapi import api
+
+API_ANSWER_S = 60
 
 
 class Topology(LiveCase):
@@ -316,6 +321,34 @@ class Watching(LiveCase):
                 self.assertNotIn("backhop_parked_messages", text)
             proxy.release()
             self.assertIn(parked, scrape(url))
+
+    @long
+    def test_s4_5_an_exporter_whose_management_api_is_silent_serves_the_queues_of_its_last_answer(self):
+        queues, may_answer = [self.parked(1, "bad")], threading.Event()
+
+        def answer(_: int) -> dict:
+            may_answer.wait()
+            return {"page_count": 1, "items": [{"name": each + ".parked"} for each in queues]}
+
+        def metric(number: int) -> str:
+            return f'backhop_parked_messages{{queue="{queues[number]}"}} {number + 1}\n'
+
+        may_answer.set()
+        with api(answer) as (url, _), contextlib.ExitStack() as end, exporter("--management", url) as metrics:
+            end.callback(may_answer.set)
+            self.assertIn(metric(0), scrape(metrics))
+            may_answer.clear()
+            queues.append(self.parked(2, "bad"))
+            for _ in range(3):  # without an answer to the request of the first one
+                text = scrape(metrics, API_ANSWER_S / 2)
+                self.assertIn("backhop_up 1\n", text)
+                self.assertIn(metric(0), text)
+                self.assertNotIn(queues[1], text)
+            may_answer.set()
+            until = time.monotonic() + LIMIT_S
+            while metric(1) not in (text := scrape(metrics)):
+                self.assertLess(time.monotonic(), until, text)
+                time.sleep(0.02)
 
     @long
     def test_o27_a_screen_marks_what_is_stale(self):

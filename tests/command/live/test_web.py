@@ -57,7 +57,7 @@ class Looks(WebCase):
         queue = self.parked(3, "bad")
         page = self.web(queue)
         connection = page.connect()
-        connection.request("GET", "/api/live", headers={"Cookie": page.cookie, "Sec-Fetch-Site": "same-origin"})
+        connection.request("GET", f"/{page.api}/live", headers={"Cookie": page.cookie, "Sec-Fetch-Site": "same-origin"})
         answer = connection.getresponse()
         self.assertEqual(answer.headers["Content-Type"], "text/event-stream")
         depths = None
@@ -339,13 +339,15 @@ class Actions(WebCase):
             self.assertIn("3 messages are selected now, and not 2",
                           self.ends(TRY_AGAIN, "parked", "replay", queue, "--expect", 2, "--yes", "--history", file).stderr)
             self.assertFalse(os.path.exists(file))
-            self.ok("parked", "replay", queue, "--limit", 1, "--expect", 1, "--yes", "--user", "ana", BACKHOP_HISTORY=file)
+            self.ok("parked", "replay", queue, "--limit", 1, "--expect", 1, "--yes", "--user", "ana\u202e", BACKHOP_HISTORY=file)
             self.ok("parked", "drop", queue, directory + "/file", "--yes", "--history", file)
             self.ok("parked", "load", directory + "/file", "--history", file)
+            self.assertTrue(Path(file).read_text().isascii())  # S4-12
+            self.assertEqual({Path(f"{directory}/file{end}").stat().st_mode & 0o777 for end in ("", ".loaded")}, {0o600})  # S4-14
             lines = [json.loads(line) for line in Path(file).read_text().splitlines()]
         self.assertEqual([(line["event"], line["action"]) for line in lines],
                          [(event, action) for action in ("replay", "drop", "load") for event in ("begun", "ended")])
-        self.assertEqual(lines[0]["user"], "ana")
+        self.assertEqual(lines[0]["user"], "ana\u202e")
         self.assertEqual((lines[1]["replayed"], lines[3]["dropped"], lines[5]["loaded"]), (1, 2, 2))
 
     def test_nothing_is_done_if_the_history_cannot_be_written(self):

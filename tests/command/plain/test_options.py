@@ -77,6 +77,25 @@ class Options(Case):
         self.assertIn("no connection to 127.0.0.1:1", ran.stderr)
         self.assertIn("/nowhere cannot be read", self.ends(NO_INPUT, "parked", "list", "q", "--uri-file", "/nowhere").stderr)
 
+    def test_s4_14_a_file_of_a_uri_that_others_can_change_has_a_warning(self):
+        with tempfile.TemporaryDirectory() as directory:
+            file, link = Path(directory, "uri"), Path(directory, "link")
+            file.write_text("amqp://127.0.0.1:1/\n")
+            link.symlink_to(file)
+
+            def said(path: Path) -> str:
+                return self.ends(TRY_AGAIN, "parked", "list", "orders", "--uri-file", path).stderr
+
+            for mode, is_bad in ((0o600, False), (0o644, False), (0o666, True), (0o777, True)):
+                file.chmod(mode)
+                for path in (file, link):
+                    self.assertEqual(f"--uri-file: all users may write to {path}; run 'chmod o-w' on it" in said(path), is_bad, (mode, path))
+            file.chmod(0o600)
+            self.assertNotIn("--uri-file", said(link))
+            if os.geteuid() == 0:
+                os.lchown(link, 65534, 65534)
+                self.assertIn(f"--uri-file: {link} is a symbolic link of another user", said(link))
+
     def test_o14_the_environment_names_the_management_api(self):
         ran = self.ends(TRY_AGAIN, "parked", "list", BACKHOP_MANAGEMENT_URL="http://127.0.0.1:1")
         self.assertIn("no answer from the management API at 127.0.0.1:1", ran.stderr)
@@ -284,6 +303,18 @@ class Topology(Case):
         drawn = self.ok("topology", "dot", *options).stdout
         self.assertIn('"queue backhop.wait.10000" -> "exchange backhop.return"', drawn)
         self.assertIn("orders.parked", self.ok("topology", "show", *options).stdout)
+
+    def test_s4_12_an_export_has_no_control_characters_of_a_name(self):
+        name = "x\x9b31m\u202eevil\x85\u2028\u0416\U0001f600\x7f"
+        text = self.ok("topology", "export", "--", name).stdout
+        self.assertEqual([each for each in text if not " " <= each <= "~" and each != "\n"], [])
+        self.assertIn(name + ".parked", [each["name"] for each in json.loads(text)["queues"]])
+
+    def test_s4_14_a_name_that_rabbitmq_would_change_is_not_declared(self):
+        for arguments in (("a\nb",), ("a\rb",), ("a", "--namespace", "n\nm")):
+            for command in ("declare", "verify"):
+                ran = self.ends(USAGE, "topology", command, *arguments, "--uri", "amqp://127.0.0.1:1")
+                self.assertRegex(ran.stderr, r"^backhop: '[an][? ][bm]\S*' has a CR or LF: RabbitMQ removes these characters from names; choose another name\n")
 
     def test_permissions_match_a_name_whatever_its_characters_are(self):
         needs(self, "bash")

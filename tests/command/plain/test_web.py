@@ -34,10 +34,22 @@ class Access(Case):
             self.assertIn("HttpOnly", cookie)
             self.assertIn("SameSite=Strict", cookie)
             self.assertNotIn(page.token, cookie)
-            page.cookie = cookie.partition(";")[0]
+            page.log_in()
+            self.assertEqual(page.cookie, cookie.partition(";")[0])
             self.assertEqual(page.get("/api/session").json["may_replay"], False)
             page.cookie = page.cookie[:-1] + ("0" if page.cookie[-1] != "0" else "1")
             self.assertEqual(page.get("/api/session").status, 401)
+
+    def test_s4_3_the_cookie_needs_the_path_that_only_the_page_knows(self):
+        with web() as page:
+            answer = page.post("/api/login", {"token": page.token})
+            page.log_in()
+            self.assertRegex(page.api, "^api/[0-9a-f]{32}$")
+            self.assertIn(f"; Path=/{page.api}/;", answer.headers["Set-Cookie"])
+            self.assertEqual(page.get("/api/session").status, 200)
+            wrong = page.api[:-1] + ("0" if page.api[-1] != "0" else "1")
+            for page.api in ("api", "api/", wrong, page.api[:-1], page.api + "0", "api/" + "0" * 200):
+                self.assertEqual((page.get("/api/session").status, page.post("/api/schedule").status), (401, 401), page.api)
 
     def test_a_url_without_its_fragment_shows_no_data(self):
         with web() as page:
@@ -119,6 +131,10 @@ class Access(Case):
             for user, status in ((None, 401), ("", 401), ("a" * 200, 401), ("ana", 200)):
                 self.assertEqual(page.get("/api/session", X_User=user).status, status, user)
             self.assertEqual(page.get("/api/session", X_User="ana").json["user"], "ana")
+            named = "\u05d0na".encode()
+            self.assertEqual(page.get("/api/session", X_User=named).json["user"], named.decode())
+            for user in (b"a\xffb", "a\u202eb".encode(), "a\x85b".encode(), b"a\x7fb", b"a\tb"):  # S4-12
+                self.assertEqual(page.get("/api/session", X_User=user).status, 401, user)
         self.assertIn("needs --listen unix:", self.ends(USAGE, "web", "--user-header", "X-User").stderr)
 
     def test_s4_1_a_file_at_the_path_of_the_socket_stays(self):
@@ -171,7 +187,7 @@ class Access(Case):
             self.assertIn("/backhop/#token=", page.url)
             self.assertEqual([page.get(path).status for path in ("/", "/backhop", "/backhopx/", "/backhop/")], [404, 404, 404, 200])
             answer = page.post("/backhop/api/login", {"token": page.token})
-            self.assertIn("; Path=/backhop/;", answer.headers["Set-Cookie"])
+            self.assertIn(f"; Path=/backhop/{answer.json['api']}/;", answer.headers["Set-Cookie"])
         self.assertIn("no path", self.ends(USAGE, "web", "--base-path", "backhop/").stderr)
 
 
@@ -234,7 +250,7 @@ class Requests(Case):
             page.log_in()
             streams = [page.connect() for _ in range(17)]
             for each in streams:
-                each.request("GET", "/api/live", headers={"Cookie": page.cookie})
+                each.request("GET", f"/{page.api}/live", headers={"Cookie": page.cookie})
             statuses = [each.getresponse().status for each in streams]
             self.assertEqual((statuses.count(200), statuses.count(503)), (16, 1))
             self.assertEqual(page.get("/api/state").status, 200)
@@ -276,6 +292,20 @@ class Requests(Case):
                 for more in ({"dry_run": True}, {"expect": 1}):
                     answer = page.post("/api/load", {"file": name, **more})
                     self.assertEqual((answer.status, answer.json["error"]), (404, "no saved file has this name"))
+
+    def test_s4_14_a_text_with_a_nul_says_what_to_do(self):
+        with web() as page:
+            page.log_in()
+            answer = page.post("/api/message", {"queue": "q", "id": "a\0b", "body_bytes": 1})
+            self.assertEqual((answer.status, answer.json["error"]),
+                             (400, '"id" has a NUL character: name a message by its position, as @3'))
+
+    def test_s4_14_a_state_directory_that_others_can_change_has_a_warning(self):
+        with tempfile.TemporaryDirectory() as directory:
+            os.chmod(directory, 0o777)
+            with Web(state=directory, **NO_BROKER) as page:
+                warning = page.url
+            self.assertEqual(warning, f"backhop: --state: all users may write to {directory}; run 'chmod o-w' on it\n")
 
     def test_s4_11_a_request_has_each_header_once(self):
         heads = {

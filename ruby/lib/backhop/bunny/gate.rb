@@ -203,7 +203,7 @@ module Backhop
           begin
             look
           rescue *Outcomes::FAILURES => e
-            Backhop.log(Logger::ERROR) { "holding messages met an error, and goes on: #{Outcomes.text(e)}" }
+            Backhop.log(Logger::ERROR) { "holding messages met an error, and goes on: #{Outcomes.line(e)}" }
           end
         end
       end

@@ -67,7 +67,7 @@ module Backhop
       def contain
         yield
       rescue *Outcomes::FAILURES => e
-        Backhop.log(Logger::ERROR) { "publishing copies met an error, and goes on: #{Outcomes.text(e)}" }
+        Backhop.log(Logger::ERROR) { "publishing copies met an error, and goes on: #{Outcomes.line(e)}" }
       end
 
       def emit(...) = @retrier.emit(...)

@@ -107,7 +107,7 @@ module Backhop
             @publisher.run_once(*work)
             count
           rescue *Outcomes::FAILURES => e # only the application's logger raises here; the next run_once does the rest
-            Kernel.warn("publishing copies met an error of the logger, and goes on: #{Outcomes.text(e)}")
+            Kernel.warn("publishing copies met an error of the logger, and goes on: #{Outcomes.line(e)}")
           end
         end
       end

@@ -59,7 +59,7 @@ module Backhop
         def look_of(retrier)
           retrier.look_if_due
         rescue *Outcomes::FAILURES => e
-          Backhop.log(Logger::ERROR) { "a look for lost retries met an error, and goes on: #{Outcomes.text(e)}" }
+          Backhop.log(Logger::ERROR) { "a look for lost retries met an error, and goes on: #{Outcomes.line(e)}" }
         end
       end
     end
