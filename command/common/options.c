@@ -2,7 +2,6 @@
 
 #include "common/output.h"
 #include "common/trusted.h"
-#include "setup/words.h"
 
 #include <backhop/adapter/duration.h>
 #include <errno.h>
@@ -134,7 +133,7 @@ static void set_value(const option_rule *rule, char *text)
     }
     case OPTION_DURATION:
         if (!options_duration(text, rule->value))
-            options_refuse("--%s: '%s' is no time span: " WORDS_OF_SPANS, rule->name, text);
+            options_refuse("--%s: '%s' is no time span: " OPTIONS_SPAN, rule->name, text);
         break;
     }
 }

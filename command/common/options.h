@@ -5,6 +5,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The remedy for a text that is no time span. 104249991d: 2^53 ms. */
+#define OPTIONS_SPAN "write numbers with units, as 250ms, 1.5s, 5m, 2h or 3d, and 104249991d at most"
+
 /* The type of an option's value: `value` points to it. */
 typedef enum option_kind {
     OPTION_FLAG,       /* int: set to 1 */

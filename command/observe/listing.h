@@ -14,7 +14,7 @@
 
 typedef struct listing listing;
 
-/* What the API answered. */
+/* The answer of the API. */
 typedef struct listed {
     queue_names work;    /* all work queues that have a parked queue */
     queue_names waiting; /* names that contain the prefix */

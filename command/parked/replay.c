@@ -150,7 +150,6 @@ static void looked(void *data)
     self->round_ms = now_ms;
 }
 
-/* Runs while copies go: ends the round if it must end, or gives back the held messages for a moment if it must. */
 /* Stops if too many replayed messages wait for a retry: with a policy of many attempts it takes long until they are
  * parked again. */
 static void look_for_waiting(replay *self, int64_t now_ms)
@@ -162,6 +161,7 @@ static void look_for_waiting(replay *self, int64_t now_ms)
         self->end = "replayed messages failed again and wait for a retry";
 }
 
+/* Runs while copies go: ends the round if it must end, or gives back the held messages for a moment if it must. */
 static void working(void *data, int64_t now_ms)
 {
     replay *self = data;

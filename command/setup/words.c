@@ -1,5 +1,7 @@
 #include "setup/words.h"
 
+#include "common/options.h"
+
 #include <backhop/adapter/duration.h>
 #include <ctype.h>
 #include <errno.h>
@@ -36,7 +38,7 @@ int words_find(const char *name, const char *text, const char *const *words, siz
 int words_duration(const char *name, const char *text, int64_t *out_ms, words_error *error)
 {
     *out_ms = bh_duration_ms(bh_str(text));
-    return *out_ms >= 0 || refuse(error, "%s: '%s' is no time span: " WORDS_OF_SPANS, name, text);
+    return *out_ms >= 0 || refuse(error, "%s: '%s' is no time span: " OPTIONS_SPAN, name, text);
 }
 
 int words_number(const char *name, const char *text, int64_t lowest, int64_t highest, int64_t *out, words_error *error)

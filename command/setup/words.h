@@ -27,7 +27,6 @@ int words_check_policy(bh_policy *policy, words_error *error);
 int words_build(bh_topology *topology, bh_policy *policy, words_error *error);
 
 /* Read a text of the field `name`. They return 0 if the text is wrong; `error` has the reason. */
-#define WORDS_OF_SPANS "write numbers with units, as 250ms, 1.5s, 5m, 2h or 3d, and 104249991d at most" /* 2^53 ms */
 int words_duration(const char *name, const char *text, int64_t *out_ms, words_error *error);
 int words_number(const char *name, const char *text, int64_t lowest, int64_t highest, int64_t *out, words_error *error);
 int words_real(const char *name, const char *text, double *out, words_error *error);

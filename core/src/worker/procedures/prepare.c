@@ -59,8 +59,7 @@ static void emit_connected(bh__runner *self)
     const bh__link *link = &context->consume.link;
     bh__report text = {.size = 0};
     bh__report_set(&text, BH_OK, "%s %s at %s:%d, vhost %s, as %s%s%s", link->product, link->version, uri->host,
-                   uri->port, uri->vhost, link->user, link->cluster[0] ? ", cluster " : "",
-                   link->cluster);
+                   uri->port, uri->vhost, link->user, link->cluster[0] ? ", cluster " : "", link->cluster);
     context->setup.is_ready = self->has_been_ready = 1;
     context->alive_ms = bh__monotonic_ms();
     bh__emit(context, (bh__event_data){

@@ -35,11 +35,11 @@ typedef struct bh__link {
     int64_t heartbeat_ms; /* 0: off */
     int64_t sent_ms;      /* monotonic, as all times here */
     int64_t received_ms;
-    int has_more;    /* the socket may have more bytes */
-    int is_blocked;  /* connection.blocked: the broker accepts no publishes */
-    char user[256];  /* of the login, for messages */
-    int is_cut;      /* the socket was closed or reset without connection.close */
-    int close_code;  /* of connection.close; 0: none came */
+    int has_more;   /* the socket may have more bytes */
+    int is_blocked; /* connection.blocked: the broker accepts no publishes */
+    char user[256]; /* of the login, for messages */
+    int is_cut;     /* the socket was closed or reset without connection.close */
+    int close_code; /* of connection.close; 0: none came */
     char close_text[256];
     char product[64]; /* of the broker, from its server-properties */
     char version[64];
