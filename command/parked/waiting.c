@@ -4,7 +4,13 @@
 
 #include <stdlib.h>
 
-enum { LOOK_MS = 1000, SHARE = 10 /* of the time, for looks */, MOST_ATTEMPTS = 1000 };
+enum {
+    LOOK_MS = 1000,
+    SHARE = 10, /* of the time, for looks */
+    MOST_ATTEMPTS = 1000,
+    PROBED_MS = 10000, /* the default of doctor's --patience */
+    FEWEST_PROBED = 3
+};
 
 /* Counts the messages of the queues: -1 if they cannot be counted. Queues that cannot be looked at are removed. */
 static int64_t count_all(waiting *self)
@@ -15,14 +21,14 @@ static int64_t count_all(waiting *self)
     for (size_t i = 0; i < self->count; i++) {
         int64_t ready = 0;
         if (status == BH_OK)
-            status = connection_read_depth(self->broker, CHANNEL_CALL, self->queues[i], &ready, NULL);
+            status = connection_read_depth(self->broker, CHANNEL_CALL, self->queues[i].name, &ready, NULL);
         int is_gone = status == BH_ERR_MISSING || status == BH_ERR_ACCESS;
         if (is_gone) {
-            free(self->queues[i]);
+            free(self->queues[i].name);
             status = connection_open_channel(self->broker, CHANNEL_CALL);
             continue;
         }
-        total += ready;
+        total += self->queues[i].ready = ready;
         self->queues[kept++] = self->queues[i];
     }
     self->count = kept;
@@ -48,6 +54,12 @@ static int64_t retried_ms(const bh_topology *topology, const bh_policy *policy)
     return is_limited ? total_ms : -1;
 }
 
+static int compare_delays(const void *a, const void *b)
+{
+    const waiting_queue *one = a, *other = b;
+    return (one->ms > other->ms) - (one->ms < other->ms);
+}
+
 void waiting_begin(waiting *self, connection *broker, const bh_topology *topology, const bh_policy *policy)
 {
     bh_declaration each;
@@ -56,16 +68,17 @@ void waiting_begin(waiting *self, connection *broker, const bh_topology *topolog
         if (each.kind != BH_DECLARE_QUEUE || each.rung_ms <= 0)
             continue;
         self->queues = must(realloc(self->queues, (self->count + 1) * sizeof *self->queues));
-        self->queues[self->count++] = copy_text(each.name);
+        self->queues[self->count++] = (waiting_queue){.name = copy_text(each.name), .ms = each.rung_ms};
     }
-    int64_t found = count_all(self);
-    self->before = found > 0 ? found : 0;
+    if (self->count > 0)
+        qsort(self->queues, self->count, sizeof *self->queues, compare_delays);
+    waiting_start(self);
 }
 
 void waiting_free(waiting *self)
 {
     for (size_t i = 0; i < self->count; i++)
-        free(self->queues[i]);
+        free(self->queues[i].name);
     free(self->queues);
     *self = (waiting){.queues = NULL};
 }
@@ -75,13 +88,32 @@ void waiting_start(waiting *self)
     int64_t found = count_all(self);
     if (found > self->before)
         self->before = found;
+    for (size_t i = 0; i < self->count; i++)
+        if (self->queues[i].ready > self->queues[i].before)
+            self->queues[i].before = self->queues[i].ready;
+}
+
+/* Returns how many of the messages are probes of doctor. It sends one to each queue with a delay up to PROBED_MS, at once, so
+ * they stay in the longer ones for longer. Replayed messages come to the shorter ones first. */
+static int64_t count_probes(const waiting *self)
+{
+    int64_t probes = 0;
+    for (size_t i = self->count; i-- > 0;) {
+        const waiting_queue *each = &self->queues[i];
+        if (each->ms > PROBED_MS)
+            continue;
+        if (each->ready <= each->before)
+            break;
+        probes++;
+    }
+    return probes >= FEWEST_PROBED ? probes : 0;
 }
 
 void waiting_look(waiting *self, int64_t now_ms, int must_look)
 {
     if (self->count == 0 || (!must_look && now_ms < self->next_ms))
         return;
-    int64_t found = count_all(self), end_ms = bh__monotonic_ms();
+    int64_t found = count_all(self) - count_probes(self), end_ms = bh__monotonic_ms();
     self->more = found > self->before ? found - self->before : 0;
     self->next_ms = end_ms + (end_ms - now_ms) * SHARE;
     if (self->next_ms < now_ms + LOOK_MS)

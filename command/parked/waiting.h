@@ -11,9 +11,15 @@
 
 #include <backhop/topology.h>
 
+typedef struct waiting_queue {
+    char *name; /* owned */
+    int64_t ms; /* its delay */
+    int64_t before, ready;
+} waiting_queue;
+
 typedef struct waiting {
     connection *broker;
-    char **queues; /* that exist; owned */
+    waiting_queue *queues; /* that exist, by delay */
     size_t count;
     int64_t before;    /* messages in them before the replay */
     int64_t more;      /* messages above `before`, as of the last look; 0: none, or not known */

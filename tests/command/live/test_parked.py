@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 from harness import (BUILD, CANNOT_CREATE, DATA, INTERRUPTED, LIMIT_S, NO_INPUT, NO_PERMISSION, TRIES, TRY_AGAIN, UNAVAILABLE, USAGE,
-                     LiveCase, SlowChannel, Terminal, backhop, broker_ctl, drain, dropped, long, rig)
+                     LiveCase, SlowChannel, Terminal, backhop, broker_ctl, drain, dropped, long, rig, run)
 from proxy import Proxy
 
 MANY = int(os.environ.get("BACKHOP_MANY", "3000"))  # messages for tests that are about many of them
@@ -371,6 +371,17 @@ class Replaying(LiveCase):
             self.assertIn("\nA message that fails each attempt is parked again after 1 min at most, by its policy.\n", ran.stdout)
             ran = self.ok("parked", "replay", queue, "--yes", "--policy", policy, "--json").objects[-1]
         self.assertEqual((ran["parked_within_ms"], ran["waiting_again"]), (60000, 0))
+
+    @long
+    def test_p4_4_probes_of_doctor_are_no_failures(self):
+        queue = self.parked(50, "bad")
+        self.ok("topology", "declare", queue)
+        command = [BUILD / "backhop", "parked", "replay", queue, "--rate", "3", "--yes", "--json"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as replay:
+            self.await_ready(queue, at_least=3)
+            run("doctor", queue)
+            ran = json.loads(replay.communicate(timeout=LIMIT_S)[0].splitlines()[-1])
+        self.assertEqual((replay.returncode, ran["replayed"], ran["waiting_again"]), (0, 50, 0))
 
     def test_p4_8_a_count_that_fell_to_0_is_refused_as_any_other(self):
         queue = self.parked(1, "bad")
