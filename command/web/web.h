@@ -71,7 +71,7 @@ typedef struct web {
     children children;
     texts connecting; /* options of sub-commands that connect to the broker: TLS */
     texts naming;     /* the same, of all but load: namespace and strategy */
-    texts waiting;    /* the same, of top and doctor, which look at wait queues: the policy */
+    texts waiting;    /* the same, of top, doctor and replay, which look at wait queues: the policy */
     char **queues;    /* operands; none: by the management API */
     int queue_count;
     int may_replay, may_drop;

@@ -39,7 +39,7 @@ function replayProgress (it, request) {
     request.ramp && h('p', { class: 'muted small' },
       `Ramp: ${request.ramp.replaceAll(',', ', ')} messages a second, ${request.ramp_step} each.`),
     h('p', { class: it.parked_again ? 'danger' : 'muted' }, `${messages(it.parked_again)} parked again`, waiting(it),
-      request.stop_after > 0 ? `; it stops at ${count(request.stop_after)}.` : '.')
+      request.stop_after > 0 ? `; it stops at ${count(request.stop_after)} failures.` : '.')
   ]
 }
 
