@@ -684,7 +684,7 @@ class TestLive:
             assert isinstance(events.get("unavailable").error, backhop.AccessError)
             with pytest.raises(backhop.ArgumentError, match="give a user"):
                 worker.set_credentials("", "guest")
-            with pytest.raises(backhop.ArgumentTypeError, match="^password is no text: give str or bytes$"):
+            with pytest.raises(backhop.ArgumentTypeError, match=r"^password is no text: give str or bytes$"):
                 worker.set_credentials("guest", 42)  # type: ignore[arg-type]
             worker.set_credentials("guest", "guest")
             events.get("connected")
