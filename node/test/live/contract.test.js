@@ -2,7 +2,7 @@
 // The contract for handlers (tests/contract), each case over each carrier of Node; on a broker, but for rehearsals.
 
 const assert = require('node:assert/strict')
-const { AsyncLocalStorage } = require('node:async_hooks')
+const { AsyncLocalStorage, AsyncResource } = require('node:async_hooks')
 const { spawn } = require('node:child_process')
 const { once } = require('node:events')
 const { readFileSync } = require('node:fs')
@@ -139,17 +139,17 @@ const ENDINGS = {
     await play.lost
   },
   'stop-aborts': async (play, { signal }) => {
-    play.stopping = play.carrier.stop()
+    play.stopping = play.elsewhere(() => play.carrier.stop())
     await sleep(LIMIT, undefined, { signal })
   },
   'fails-in-drain': async (play, message) => {
     const aborted = new Promise(resolve => message.signal.addEventListener('abort', resolve))
-    play.stopping = play.carrier.stop()
+    play.stopping = play.elsewhere(() => play.carrier.stop())
     await aborted
     boom()
   },
   'stop-too-late': async play => {
-    play.stopping = play.late()
+    play.stopping = play.elsewhere(() => play.late())
     await play.stopping
   },
   'clean-context': ({ name }) => { // a client calls its consumers in a context of its own
@@ -177,6 +177,9 @@ class Play {
       onEvent: event => this.events.push(event)
     }
   }
+
+  /** Calls a function outside of the handler: a drain does not wait for a handler that begins it. */
+  elsewhere = AsyncResource.bind(call => call())
 
   async begin () {
     this.queue = await this.broker.queue()

