@@ -814,7 +814,7 @@ static void end_fault(const fault *self)
 
 static void look_at_memory(void)
 {
-    size_t used = mallinfo2().uordblks;
+    size_t used = mallinfo2().uordblks - network_memory();
     size_t bytes = used > it.bytes_before ? used - it.bytes_before : 0;
     if (bytes > it.out->most_bytes)
         it.out->most_bytes = bytes;

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,16 +53,28 @@ static struct {
     int first;        /* all before are freed */
     int is_touched;   /* the broker may have other timers than before */
     int64_t timer_us; /* the broker's next one */
+    size_t memory;    /* of all pieces */
 } it;
 
 /* ----------------------------------------------------------------------------------------------------------- streams */
+
+static void free_piece(piece *self)
+{
+    it.memory -= malloc_usable_size(self);
+    free(self);
+}
+
+size_t network_memory(void)
+{
+    return it.memory;
+}
 
 static void clear_stream(stream *self)
 {
     while (self->first) {
         piece *first = self->first;
         self->first = first->next;
-        free(first);
+        free_piece(first);
     }
     self->last = NULL;
     self->queued = 0;
@@ -86,6 +99,7 @@ static void push_piece(stream *self, const char *data, size_t size)
     self->last = added;
     self->last_us = at_us;
     self->queued += size;
+    it.memory += malloc_usable_size(added);
 }
 
 /* Writes to a stream, in pieces. Bytes beyond the cut are lost. */
@@ -112,7 +126,7 @@ static void drop_first(stream *self)
     self->first = first->next;
     if (!self->first)
         self->last = NULL;
-    free(first);
+    free_piece(first);
 }
 
 static int has_arrived(const stream *self)

@@ -44,6 +44,8 @@ int network_try(const char *line);
 /* Faults of a connection; `number` counts them from the newest one that is open: 0, 1, ... Return 0 if there are fewer. */
 int network_cut_after(unsigned number, network_way way, int64_t bytes);
 int network_silence(unsigned number, network_way way, int64_t until_us);
+/* Returns how much memory the bytes on their way take: tiny fragments take much. */
+size_t network_memory(void);
 /* Ends all silence. */
 void network_heal(void);
 
