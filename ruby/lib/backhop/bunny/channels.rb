@@ -107,6 +107,15 @@ module Backhop
 
         private
 
+        # Unregisters the channels that the broker closed during the recovery. Bunny 3 marks all channels that are
+        # registered as open.
+        def mark_channels_after_recovery!
+          @channel_mutex.synchronize do
+            @channels.values.select(&:closed?).each { |channel| unregister_channel(channel) }
+            super
+          end
+        end
+
         # Another channel may have the number by now.
         def forget(channel)
           @channel_mutex.synchronize { unregister_channel(channel) if find_channel(channel.id).equal?(channel) }
