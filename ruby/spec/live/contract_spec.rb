@@ -237,7 +237,9 @@ module Contract
       until_true { lines.any? { |_, text| text.include?(expected["text"]) } } if logs_text?(expected)
       return unless expected["level"] && level?
 
-      expect(lines.map(&:first).max).to eq(LEVELS.fetch(expected["level"])), lines.join("\n")
+      # On a busy machine, a handler with a time limit is "busy" too.
+      about = lines.reject { |_, text| text.to_s.start_with?("busy:") && !expected["events"].include?("busy") }
+      expect(about.map(&:first).max).to eq(LEVELS.fetch(expected["level"])), lines.join("\n")
     end
 
     # Returns false if the highest line is no event's: the advice of a closed channel, the error of a drain.
