@@ -542,9 +542,10 @@ class Play:
             try:
                 await (await self.channel("look")).call("queue.declare", queue=queue, passive=True)
             except Closed as error:
-                if error.item.fields["code"] != 404:
+                if error.item.fields["code"] == 404:
+                    return
+                if error.item.fields["code"] != 405:  # locked by a connection that is not closed yet
                     raise
-                return
             if time.monotonic() > end:
                 raise Failure("the queue is still there")
             await asyncio.sleep(POLL_S)

@@ -162,7 +162,7 @@ module Carriers
       @consumer = queue.subscribe(manual_ack: true, &@retrier.wrap(@handler))
     end
 
-    def begin_stop(_seconds) = Carriers.leave { @channel.open? && @consumer.cancel }
+    def begin_stop(_seconds) = Carriers.leave { @channel.open? && @consumer&.cancel }
   end
 
   # A worker of Kicks, run by Kicks' own code.
