@@ -219,20 +219,15 @@ static void look_at(const call *self, verb wanted)
     web *on = self->web;
     texts arguments = {.items = NULL}, more = {.items = NULL};
     char problem[256];
-    for (size_t i = 0; i < on->connecting.count; i++)
-        texts_add(&more, on->connecting.items[i]);
-    for (size_t i = 0; wanted != LOAD && i < on->naming.count; i++)
-        texts_add(&more, on->naming.items[i]);
-    for (size_t i = 0; wanted == DOCTOR && i < on->waiting.count; i++)
-        texts_add(&more, on->waiting.items[i]);
+    web_add_options(on, &more, wanted != LOAD, wanted == DOCTOR);
     if (wanted == LIST || wanted == REPLAY || wanted == DROP)
-        texts_add(&more, "--progress");
+        arguments_add(&more, "--progress");
     if (wanted == LIST && !json_object_get(self->body, "first"))
         json_object_set_new(self->body, "first", json_integer(FIRST_MESSAGES));
     int is_read = arguments_read(&arguments, wanted, self->body, &more, problem);
     int wants_queues = is_read && (wanted == LIST || wanted == DOCTOR) && !json_object_get(self->body, "queues");
     const char *queue = json_string_value(json_object_get(self->body, "queue"));
-    texts_free(&more);
+    arguments_free(&more);
     if (is_read && queue && jobs_is_busy(on, queue)) {
         is_read = 0;
         snprintf(problem, sizeof problem, "an action holds the messages of %.150s: look again after its end", queue);

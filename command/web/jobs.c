@@ -160,21 +160,11 @@ static job *find_place(web *self)
     return oldest;
 }
 
-static void add_own(const web *self, texts *more, verb of)
-{
-    for (size_t i = 0; i < self->connecting.count; i++)
-        arguments_add(more, self->connecting.items[i]);
-    for (size_t i = 0; of != LOAD && i < self->naming.count; i++)
-        arguments_add(more, self->naming.items[i]);
-    for (size_t i = 0; of == REPLAY && i < self->waiting.count; i++)
-        arguments_add(more, self->waiting.items[i]);
-}
-
 /* Makes the arguments. Returns 0 if the request has what the sub-command does not: `problem` says it. */
 static int make_arguments(const job *self, const char *path, texts *out, char problem[256])
 {
     texts more = {.items = NULL};
-    add_own(self->web, &more, self->verb);
+    web_add_options(self->web, &more, self->verb != LOAD, self->verb == REPLAY);
     arguments_add_option(&more, "user", self->user);
     arguments_add_option(&more, "action-id", self->id);
     arguments_add(&more, "--progress");

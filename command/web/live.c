@@ -51,12 +51,7 @@ static void start(web *self)
     static const char *const words[] = {"top", "--json", "--interval=2s"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         arguments_add(&arguments, words[i]);
-    for (size_t i = 0; i < self->connecting.count; i++)
-        arguments_add(&arguments, self->connecting.items[i]);
-    for (size_t i = 0; i < self->naming.count; i++)
-        arguments_add(&arguments, self->naming.items[i]);
-    for (size_t i = 0; i < self->waiting.count; i++)
-        arguments_add(&arguments, self->waiting.items[i]);
+    web_add_options(self, &arguments, 1, 1);
     arguments_add(&arguments, "--");
     for (int i = 0; i < self->queue_count; i++)
         arguments_add(&arguments, self->queues[i]);

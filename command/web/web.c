@@ -128,6 +128,21 @@ static char *scope_of(const web *self, const char *uri)
     return text;
 }
 
+static void add_all(texts *out, const texts *from)
+{
+    for (size_t i = 0; i < from->count; i++)
+        arguments_add(out, from->items[i]);
+}
+
+void web_add_options(const web *self, texts *out, int takes_names, int takes_policy)
+{
+    add_all(out, &self->connecting);
+    if (takes_names)
+        add_all(out, &self->naming);
+    if (takes_policy)
+        add_all(out, &self->waiting);
+}
+
 /* Hands the broker to sub-commands: URLs, which have passwords, by the environment, which only this user can read. */
 static void prepare_children(web *self, const web_options *o)
 {

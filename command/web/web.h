@@ -98,6 +98,9 @@ unsigned web_status(int code);
 /* Returns a problem as the sub-command reports it, without the program's name. The caller frees it. */
 char *web_problem(const char *text);
 
+/* Adds the options that web was started with. takes_names: 0 for load. takes_policy: the sub-command looks at wait queues. */
+void web_add_options(const web *self, texts *out, int takes_names, int takes_policy);
+
 /* Handles a request. */
 void api_handle(void *data, request *it);
 /* Answers with a file of the page, or 404. `name` is behind the base path. */

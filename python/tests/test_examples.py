@@ -87,7 +87,8 @@ def test_the_tutorials_retries_spare_the_api_that_requeueing_hammers(url: str) -
         purged, _, refusals, *_ = map(int, re.findall(r"\d+", last))
         assert purged == 19
     assert last.endswith(", 1 parked")  # so no message of this example comes back in the next one
-    assert refusals <= 19 * 4  # the fifth attempt is the last; how often requeueing calls depends on the machine
+    # The fifth attempt is the last. How often requeueing calls depends on the machine.
+    assert refusals <= 19 * 4
 
 
 @contextmanager

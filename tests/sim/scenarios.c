@@ -119,6 +119,13 @@ static void add_fault(history *self, fault added)
     self->faults[self->fault_count++] = added;
 }
 
+/* Both connections of the worker are silent in both directions. */
+static void add_silence(history *self, int64_t at_ms, int64_t for_ms)
+{
+    for (unsigned which = 0; which < 2; which++)
+        add_fault(self, (fault){.kind = FAULT_SILENCE, .at_ms = at_ms, .for_ms = for_ms, .which = which, .way = 2});
+}
+
 /* --------------------------------------------------------------------------------------------------------- policies */
 
 START_TEST(eight_attempts_up_to_an_hour_end_in_the_parked_queue)
@@ -484,8 +491,7 @@ END_TEST
 START_TEST(a_silent_broker_is_left_after_two_heartbeats)
 {
     history it = usual("silence", 20, 2000, &fail_first);
-    for (unsigned which = 0; which < 2; which++)
-        add_fault(&it, (fault){.kind = FAULT_SILENCE, .at_ms = 5000, .for_ms = 100000, .which = which, .way = 2});
+    add_silence(&it, 5000, 100000);
     outcome out = play(&it);
     ck_assert_int_ge(out.events[BH_EVENT_DISCONNECTED], 1);
     ck_assert_int_ge(out.oks, 20);
@@ -562,8 +568,7 @@ END_TEST
 START_TEST(a_broker_that_is_silent_for_5_s_takes_no_time_from_who_settles)
 {
     history it = usual("silence while a worker stops", 1, 100, &after_4_s);
-    for (unsigned which = 0; which < 2; which++)
-        add_fault(&it, (fault){.kind = FAULT_SILENCE, .at_ms = 500, .for_ms = 5000, .which = which, .way = 2});
+    add_silence(&it, 500, 5000);
     add_fault(&it, (fault){.kind = FAULT_RESTART, .at_ms = 600, .for_ms = 40000, .amount = 30000});
     outcome out = play(&it);
     ck_assert_int_eq(out.calls, 1);
