@@ -179,17 +179,56 @@ static bh_status rest(const snapshot *self)
 
 /* Counts the ready messages. Waits while there is a consumer: if it is of a command that was just killed, its messages
  * may come back soon. */
-static bh_status count_ready(snapshot *self)
+static bh_status count_ready(snapshot *self, int64_t *consumers)
 {
-    int64_t consumers = 1, until_ms = bh__monotonic_ms() + LONGEST_OTHER_MS;
-    bh_status status = connection_look(self->broker, self->queue, &self->ready, &consumers);
-    while (status == BH_OK && consumers > 0 && bh__monotonic_ms() < until_ms && !is_interrupted()) {
+    int64_t until_ms = bh__monotonic_ms() + LONGEST_OTHER_MS;
+    bh_status status = connection_look(self->broker, self->queue, &self->ready, consumers);
+    while (status == BH_OK && *consumers > 0 && bh__monotonic_ms() < until_ms && !is_interrupted()) {
         status = rest(self);
         if (status == BH_OK)
-            status = connection_look(self->broker, self->queue, &self->ready, &consumers);
+            status = connection_look(self->broker, self->queue, &self->ready, consumers);
     }
-    if (status == BH_OK && consumers > 0)
+    if (status == BH_OK && *consumers > 0)
         complain("another consumer of \"%s\" runs: this command cannot see the messages that it holds", self->queue);
+    return status;
+}
+
+/* Sets whether the queue has no message: it answers a consumer, and then counts this one. */
+static bh_status probe_empty(snapshot *self, int *is_empty)
+{
+    int64_t ready = 0, consumers = 0;
+    bh_status status = connection_open_channel(self->broker, CHANNEL_CONSUME);
+    if (status == BH_OK)
+        status = begin_consumer(self, 1, 1);
+    if (status == BH_OK)
+        status = connection_read_depth(self->broker, CHANNEL_CONSUME, self->queue, &ready, &consumers);
+    if (status == BH_OK)
+        status = connection_close_channel(self->broker, CHANNEL_CONSUME);
+    *is_empty = consumers > 0 && ready == 0 && self->taken == 0;
+    bh__message_list_clear(&self->arrived);
+    bh__assembler_clear(&self->assembler);
+    self->consumers = 0;
+    self->taken = self->held = 0;
+    return status;
+}
+
+/* Counts the ready messages as count_ready() does, and doubts a count of 0. The broker reports 0 messages and 0 consumers
+ * of a quorum queue that does not answer within 10 s. */
+static bh_status count_surely(snapshot *self)
+{
+    int64_t consumers = 0, until_ms = bh__monotonic_ms() + LONGEST_SILENCE_MS;
+    int is_sure = 0;
+    bh_status status = BH_OK;
+    while (status == BH_OK && !is_sure && !is_interrupted()) {
+        status = count_ready(self, &consumers);
+        is_sure = self->ready > 0 || consumers > 0;
+        if (status == BH_OK && !is_sure)
+            status = probe_empty(self, &is_sure);
+        if (status == BH_OK && !is_sure && bh__monotonic_ms() >= until_ms)
+            status =
+                bh__report_set(&self->broker->problem, BH_ERR_TIMEOUT,
+                               "queue \"%s\" does not tell how many messages it has: try again later", self->queue);
+    }
     self->total = self->ready;
     return status;
 }
@@ -200,7 +239,7 @@ int snapshot_begin(snapshot *self, connection *broker, const char *queue)
     *self = (snapshot){.broker = broker, .queue = queue, .stand_by = {0, -1}};
     broker->on_frame = snapshot_on_frame;
     broker->data = self;
-    self->status = count_ready(self);
+    self->status = count_surely(self);
     if (self->total > most) {
         complain("\"%s\" has %lld messages; the first %lld are looked at, and go behind the others", queue,
                  (long long)self->ready, (long long)most);

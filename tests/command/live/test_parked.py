@@ -156,6 +156,22 @@ class Looking(LiveCase):
         self.assertEqual([group["count"] for group in listed], [30])
         self.assertEqual(len(drain(queue + ".parked", 30)), 30)
 
+    def test_a_queue_that_does_not_answer_the_broker_is_not_called_empty(self):
+        """The broker itself reports 0 messages and 0 consumers after 10 s. The queue goes on when a consumer comes."""
+        queue = self.parked(3, "bad")
+        hold = """Queue = whereis(list_to_atom("%2F_QUEUE.parked")), sys:suspend(Queue), spawn(fun() -> (fun Wait() ->
+            {_, Sent} = process_info(Queue, messages),
+            case string:find(io_lib:format("~p", [Sent]), "checkout") of
+                nomatch -> timer:sleep(50), Wait();
+                _ -> sys:resume(Queue)
+            end end)() end)."""
+        broker_ctl("eval", hold.replace("QUEUE", queue))
+        try:
+            ran = self.ok("parked", "list", queue, "--json")
+        finally:
+            broker_ctl("eval", f'sys:resume(whereis(list_to_atom("%2F_{queue}.parked"))).')
+        self.assertEqual([group["count"] for group in ran.objects], [3])
+
     def test_a_queue_that_drops_what_was_looked_at_is_not_looked_at(self):
         queue = self.queue()
         rig("declare", queue + ".parked", "quorum")

@@ -145,7 +145,7 @@ class Looks(WebCase):
             look = pool.submit(page.post, "/api/groups", {"by": "error", "queues": [first, second]})
             part = self.next_part(page, way, 0)
             way.open()
-        self.assertFalse(part["is_whole"])
+        self.assertFalse(part["is_whole"], part)
         self.assertIn("bad", [each["error"] for each in part["groups"]])
         self.assertLess(sum(each["count"] for each in part["groups"]), MANY + 4)
         self.assertEqual(part["queue_count"], 2)
