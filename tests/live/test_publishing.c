@@ -418,11 +418,13 @@ END_TEST
 
 enum { DEATH_LIMIT_S = 900 };
 
-/* The messages come back, each with its second attempt. */
-static void expect_all_back(rig *r, const char *name, const int64_t *failed_at, int64_t delay, int count)
+/* The messages come back, each with its second attempt. The broker died at `died_at`: it sends dead letters again that
+ * it had in hand then, so messages that were due may come twice. */
+static void expect_all_back(rig *r, const char *name, const int64_t *failed_at, int64_t delay, int count,
+                            int64_t died_at)
 {
     int seen[64] = {0};
-    for (int back = 0; back < count; back++) {
+    for (int back = 0; back < count;) {
         int is_taken = rig_try_take(r, RESENT_MS);
         if (!is_taken)
             broker_show_queues();
@@ -431,7 +433,9 @@ static void expect_all_back(rig *r, const char *name, const int64_t *failed_at, 
         expect_origin(r, r->exchange, "work.a");
         expect_attempt(r, 2);
         ck_assert_msg(now_ms() - failed_at[id] + 1 >= delay, "%s: %d came back too early", name, id);
-        ck_assert_msg(seen[id]++ == 0, "%s: %d came back twice", name, id);
+        ck_assert_msg(seen[id] == 0 || (seen[id] == 1 && failed_at[id] + delay <= died_at), "%s: %d came back %d times",
+                      name, id, seen[id] + 1);
+        back += !seen[id]++;
         rig_succeed(r);
     }
 }
@@ -475,6 +479,7 @@ START_TEST(messages_wait_through_the_death_of_the_broker)
         if (rigs[i]->type == BH_QUEUE_CLASSIC)
             broker_await_depth(rigs[i]->broker, waiting_for(rigs[i], CLASSIC_DELAY), COUNT);
     broker_ctl("kill");
+    int64_t died_at = now_ms();
     for (int i = 0; i < count; i++)
         expect_event(rigs[i], BH_EVENT_DISCONNECTED, BH_ERR_CONNECTION, "");
     broker_ctl("start");
@@ -484,7 +489,7 @@ START_TEST(messages_wait_through_the_death_of_the_broker)
         if (rigs[i]->type == BH_QUEUE_CLASSIC)
             broker_await_depth(rigs[i]->broker, waiting_for(rigs[i], CLASSIC_DELAY), COUNT);
         else
-            expect_all_back(rigs[i], names[i], failed_at[i], DELAY, COUNT);
+            expect_all_back(rigs[i], names[i], failed_at[i], DELAY, COUNT, died_at);
         rig_free(rigs[i]);
     }
 }
