@@ -1,4 +1,4 @@
-# The front door: make demo, make test, make check-packages, make bench, make docs. CMake builds; CONTRIBUTING.md explains the rest.
+# The front door. A line that begins with "##" is a target of `make help`. CMake builds; CONTRIBUTING.md explains the rest.
 BACKHOP_BROKER_VERSIONS ?= 4.0
 BACKHOP_TEST_JOBS ?= 8
 BACKHOP_BENCH_BROKER_VERSION ?= 4.3
@@ -16,12 +16,17 @@ parts := core $(languages)
 form ?= linked
 build = @tools/step "building $(1)" cmake --build --preset release --target $(1)
 
-.PHONY: all core tested demo test test-live test-packages test-live-packages trees core-alone example-in-go rogue rogue-worker \
+.PHONY: all help core tested demo test test-live test-packages test-live-packages trees core-alone example-in-go rogue rogue-worker \
     rogue-command rogue-python check-packages bench chaos docs packages configured clean \
     $(foreach part,$(parts),test-$(part) test-live-$(part) tests-of-$(part) live-tests-of-$(part)) \
     $(foreach language,$(languages),$(addprefix $(language)-,package linked tests lint release))
+## all: builds everything into build/release (the default)
 all: tested
 	$(call build,all)
+## help: prints this list
+help:
+	@sed -n 's/^## //p' $(firstword $(MAKEFILE_LIST)) | awk -F ': ' '{ printf "make %-24s %s\n", $$1, substr($$0, length($$1) + 3) }'
+
 # All programs that tests run; examples, benchmarks and the programs of chaos are not among them.
 tested: $(out)/libbackhop.a
 	$(call build,tested)
@@ -29,7 +34,7 @@ tested: $(out)/libbackhop.a
 $(out)/libbackhop.a $(out)/backhop &: configured
 	$(call build,backhop-command)
 
-# Runs purges that a CDN refuses at its peak, on a private RabbitMQ or on the broker of AMQP_URL.
+## demo: runs purges that a CDN refuses at its peak, on a private RabbitMQ or on the broker of AMQP_URL
 demo: configured
 	$(call build,cdn-purge)
 	@$(broker) 4.0 -- $(out)/cdn-purge
@@ -43,15 +48,19 @@ export BACKHOP_DURATIONS ?= $(abspath build/durations)
 fresh-durations = rm -rf $(BACKHOP_DURATIONS) && mkdir -p $(BACKHOP_DURATIONS)
 side-by-side = $(MAKE) --no-print-directory --keep-going --jobs=$(if $(AMQP_URL),1,$(BACKHOP_TEST_JOBS))
 follow = env FOLLOW_END="tests/tools/slowest $(BACKHOP_DURATIONS)" tools/follow $(1) $(side-by-side)
+## test: runs the fast profile in minutes, on a model of RabbitMQ and on private brokers
 test: test-packages
 	+@$(fresh-durations)
 	+@$(call follow,build/test/log) trees $(call live,contract) $(parts:%=tests-of-%)
+## test-live: runs all tests on RabbitMQ of BACKHOP_BROKER_VERSIONS (4.0)
 test-live: test-live-packages
 	+@$(fresh-durations)
 	+@$(call follow,build/test-live/log) trees $(parts:%=live-tests-of-%)
+## test-core: runs the fast profile of one part; also test-python, test-ruby, test-node
 $(parts:%=test-%): test-%: test-packages
 	+@$(fresh-durations)
 	+@$(call follow,build/test/log) trees $(call live,$*-contract) tests-of-$*
+## test-live-ruby: runs all tests of one part on RabbitMQ; also test-live-core, test-live-python, test-live-node
 $(parts:%=test-live-%): test-live-%: test-live-packages
 	+@$(fresh-durations)
 	+@$(call follow,build/test-live/log) trees live-tests-of-$*
@@ -107,6 +116,7 @@ adapters := tests/live/test_adapters_live.py
 lowest-clients := --with "pika==1.3.*" --with "aio-pika==9.5.*"
 of-node = node/tools/test default test/live
 contracts := node python ruby core
+## live/4.3/command: runs one live part on its own broker; the Makefile lists the parts
 live/%: export BACKHOP_BROKER_MEMORY ?= 1
 # The command is the broker of the parts that run on the model.
 on-model := command-fast $(core-fast) scripts $(languages:%=%-fast) $(languages:%=%-matrix) python-lowest $(notdir $(bunnies))
@@ -195,6 +205,7 @@ $(languages:%=%-fast-tests): %-fast-tests: build/%/fast-test-done
 $(languages:%=%-lint): %-lint: build/%/lint-done
 $(languages:%=%-release): %-release: build/%/release-done
 
+## check-packages: builds all forms of the packages, and checks style, types and documentation
 check-packages: packages
 	@tools/install-packages $(languages) lint
 	+@tools/follow build/check-packages/log $(side-by-side) all $(languages:%=%-lint) $(languages:%=%-release)
@@ -233,7 +244,7 @@ build/%/release-done: build/%/package-done $$(call files,$$*)
 	@$*/tools/check release
 	@touch $@
 
-# Measures a decision, the ledger, and Backhop in each language beside what you would have without it.
+## bench: measures a decision, the ledger, and each language beside what you would have without Backhop
 bench: configured $(languages:%=%-package)
 	$(call build,bench)
 	@$(out)/bench-decision
@@ -241,12 +252,12 @@ bench: configured $(languages:%=%-package)
 	@$(broker) $(BACKHOP_BENCH_BROKER_VERSION) -- bench/run --rounds $(BACKHOP_BENCH_ROUNDS) \
 		--share $(BACKHOP_BENCH_SHARE) $(out) build/bench
 
-# A cluster of three nodes, clients of all languages, and faults by a seed. CHAOS="--seed 7 --minutes 30 --version 4.0"
+## chaos: injects faults into a cluster and accounts for each message. CHAOS="--seed 7 --minutes 30 --version 4.0"
 chaos: configured $(languages:%=%-package)
 	$(call build,chaos-worker)
 	@tests/chaos/run $(CHAOS)
 
-# Builds the site of docs/ into build/docs.
+## docs: builds the site of docs/ into build/docs
 docs:
 	@tools/install-packages docs
 	@tools/step "the site" docs/_tools/build
@@ -257,5 +268,6 @@ packages:
 configured: | packages
 	@tools/step "configuring $(out)" cmake --preset release -DBACKHOP_WITH_LIBRABBITMQ=ON
 
+## clean: deletes build/
 clean:
 	rm -rf build
