@@ -194,7 +194,7 @@ void broker_name_cluster(const char *name)
 void broker_show_queues(void)
 {
     if (broker_can_be_controlled())
-        run_ctl("rabbitmqctl list_queues name type messages_ready messages_unacknowledged", 1);
+        run_ctl("rabbitmqctl list_queues name type messages messages_ready messages_unacknowledged", 1);
 }
 
 /* As one word: `rabbitmqctl import_definitions` wants a file that the broker's machine has. */

@@ -313,7 +313,7 @@ int rig_try_take(rig *self, int64_t ms)
 
 void rig_take(rig *self, const char *body)
 {
-    int is_taken = rig_try_take(self, LIMIT_MS);
+    int is_taken = rig_try_take(self, RESENT_MS);
     if (!is_taken)
         broker_show_queues();
     ck_assert_msg(is_taken, "no message came; the worker told: %s", told(self));

@@ -82,7 +82,7 @@ void rig_await_read(rig *self);
 /* Waits until bh_worker_state returns this state. Returns its reason, which is valid until the next call. */
 const char *rig_await_health(rig *self, bh_health_state state);
 
-/* Takes the next message, within LIMIT_MS. If `body` is given, the message must have it. */
+/* Takes the next message, within RESENT_MS. If `body` is given, the message must have it. */
 void rig_take(rig *self, const char *body);
 /* Takes the next message, if one comes within this time; else returns 0. */
 int rig_try_take(rig *self, int64_t ms);
