@@ -6,7 +6,6 @@
 #include "common/output.h"
 
 #include <pwd.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -15,69 +14,6 @@
 
 enum { FIRST_MESSAGES = 20000 /* of each queue, that a look at groups reads */ };
 enum { LONGEST_USER = 128, MOST_STREAMS = 16 /* so that other requests find a connection */ };
-
-/* ------------------------------------------------------------------------------------------------------------- answering */
-
-void web_answer(request *it, unsigned status, json_t *object)
-{
-    char *text = must(json_dumps(must(object), JSON_COMPACT));
-    request_add_header(it, "Cache-Control", "no-store");
-    request_answer(it, status, "application/json", text, strlen(text));
-    free(text);
-    json_decref(object);
-}
-
-void web_refuse(request *it, unsigned status, const char *format, ...)
-{
-    char *text = NULL;
-    va_list arguments;
-    va_start(arguments, format);
-    int size = vasprintf(&text, format, arguments);
-    va_end(arguments);
-    bh_bytes bytes = {must(size < 0 ? NULL : text), (size_t)size};
-    web_answer(it, status, must(json_pack("{s:o}", "error", json_text(bytes))));
-    free(text);
-}
-
-unsigned web_status(int code)
-{
-    switch (code) {
-    case EX_USAGE:
-        return 400;
-    case EX_NOINPUT:
-        return 404;
-    case EX_TEMPFAIL:
-        return 409;
-    case CHILD_TOO_SLOW:
-        return 504;
-    default:
-        return 502;
-    }
-}
-
-char *web_problem(const char *text)
-{
-    static const char name[] = "backhop: ";
-    char *out = must(calloc(1, strlen(text) + 1)), *to = out;
-    while (*text) {
-        size_t size = strcspn(text, "\n");
-        if (strncmp(text, name, sizeof name - 1) == 0) {
-            text += sizeof name - 1;
-            size -= sizeof name - 1;
-        }
-        int is_hint = *text == '\'' && size > 13 && strncmp(text + size - 12, " shows more.", 12) == 0;
-        if (!is_hint && size > 0) {
-            if (to > out)
-                *to++ = '\n';
-            memcpy(to, text, size);
-            to += size;
-        }
-        text += size;
-        text += *text == '\n';
-    }
-    *to = '\0';
-    return out;
-}
 
 /* ------------------------------------------------------------------------------------------------------------- who may */
 
@@ -181,7 +117,7 @@ static void answer_session(const call *self)
 
 static void answer_state(const call *self)
 {
-    web_answer(self->it, 200, live_state(self->web));
+    web_answer(self->it, 200, state_json(self->web));
 }
 
 static void answer_live(const call *self)
@@ -190,7 +126,7 @@ static void answer_live(const call *self)
         web_refuse(self->it, 503, "too many pages are open: this one polls");
         return;
     }
-    char *event = live_event(self->web);
+    char *event = state_event(self->web);
     request_add_header(self->it, "Cache-Control", "no-store");
     request_add_header(self->it, "X-Accel-Buffering", "no"); /* nginx passes events on at once */
     request_stream(self->it, event);
@@ -237,7 +173,7 @@ static void look_at(const call *self, verb wanted)
         web_refuse(self->it, queue && *problem == 'a' && strstr(problem, "an action") ? 409 : 400, "%s", problem);
         return;
     }
-    if (wants_queues && live_add_queues(on, wanted == LIST ? "parked" : "work", &arguments) == 0 && on->live.depths &&
+    if (wants_queues && state_add_queues(on, wanted == LIST ? "parked" : "work", &arguments) == 0 && on->live.depths &&
         wanted == LIST) {
         arguments_free(&arguments);
         web_refuse(self->it, 409,

@@ -84,7 +84,7 @@ int kept_is_free(const job *self, int *is_gone)
 }
 
 /* Reads a file of this name as a job. It stays open if it is one of this scope. */
-static void read_job(web *self, const char *name)
+static void read_job(web *self, const char *name, kept_adder add)
 {
     char id[ID_SIZE + 1] = "";
     if (strlen(name) != ID_SIZE + strlen(ending) || strspn(name, "0123456789abcdef") != ID_SIZE ||
@@ -96,21 +96,21 @@ static void read_job(web *self, const char *name)
     json_t *record = fd >= 0 && pread(fd, text, MOST_BYTES, 0) > 0 ? json_loads(text, 0, NULL) : NULL;
     const char *scope = json_string_value(json_object_get(record, "scope"));
     int is_own = scope && strcmp(scope, self->scope) == 0;
-    if (fd >= 0 && (!is_own || !jobs_add(self, id, fd, record)))
+    if (fd >= 0 && (!is_own || !add(self, id, fd, record)))
         close(fd);
     json_decref(record);
     free(text);
     free(path);
 }
 
-void kept_read(web *self)
+void kept_read(web *self, kept_adder add)
 {
     char *path = NULL;
     if (asprintf(&path, "%s/jobs", self->state) < 0)
         must(NULL);
     DIR *directory = opendir(path);
     for (struct dirent *each; directory && (each = readdir(directory)) != NULL;)
-        read_job(self, each->d_name);
+        read_job(self, each->d_name, add);
     if (directory)
         closedir(directory);
     free(path);

@@ -128,21 +128,6 @@ static char *scope_of(const web *self, const char *uri)
     return text;
 }
 
-static void add_all(texts *out, const texts *from)
-{
-    for (size_t i = 0; i < from->count; i++)
-        arguments_add(out, from->items[i]);
-}
-
-void web_add_options(const web *self, texts *out, int takes_names, int takes_policy)
-{
-    add_all(out, &self->connecting);
-    if (takes_names)
-        add_all(out, &self->naming);
-    if (takes_policy)
-        add_all(out, &self->waiting);
-}
-
 /* Hands the broker to sub-commands: URLs, which have passwords, by the environment, which only this user can read. */
 static void prepare_children(web *self, const web_options *o)
 {
@@ -209,6 +194,7 @@ static void serve(web *self)
         looks_work(self);
         jobs_work(self);
         live_work(self);
+        state_work(self);
     }
 }
 
@@ -281,7 +267,7 @@ int web_main(int count, char **arguments)
     }
     if (code == EX_OK) {
         print_address(self);
-        kept_read(self);
+        kept_read(self, jobs_add);
         serve(self);
     }
     destroy(self);

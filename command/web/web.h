@@ -5,10 +5,12 @@
  *     looks.c      looks, one after the other: each is a sub-command whose answer goes to the request
  *     jobs.c       replays, drops and loads, one for each queue
  *     kept.c       their files, by which they go on after the program was started again
- *     live.c       depths, by `backhop top`, and what goes to all pages
+ *     state.c      what goes to all pages
+ *     live.c       depths, by `backhop top`
  *     records.c    the history of actions
  *     saved.c      files of dropped messages
  *     pages.c      the page's own files
+ *     answers.c    how all of them answer
  */
 #ifndef BACKHOP_COMMAND_WEB_WEB_H
 #define BACKHOP_COMMAND_WEB_WEB_H
@@ -137,21 +139,29 @@ void kept_remove(job *self);
 void kept_close(job *self);
 /* Returns 1 once no other process has the file: the run has ended. `is_gone`: another program has removed it. */
 int kept_is_free(const job *self, int *is_gone);
+/* Makes a job of a record. Returns 0 if there is no place. */
+typedef int (*kept_adder)(web *self, const char *id, int kept, json_t *record);
 /* Adds the jobs of an earlier program. */
-void kept_read(web *self);
+void kept_read(web *self, kept_adder add);
 
-/* Starts and ends `backhop top`, and sends events. */
+/* Starts and ends `backhop top`. */
 void live_work(web *self);
 /* Makes an event due. */
-void live_change(web *self);
+static inline void live_change(web *self)
+{
+    self->live.is_changed = 1;
+}
+void live_free(web *self);
+
 /* Returns depths, jobs and problems, as pages show them. */
-json_t *live_state(web *self);
+json_t *state_json(web *self);
 /* Returns the event that has the state; the caller frees it. */
-char *live_event(web *self);
+char *state_event(web *self);
+/* Sends an event to all pages, if one is due. */
+void state_work(web *self);
 /* Adds the known queues of a kind, "work" or "parked", that no job is busy with. With "parked", adds the unroutable queue if
  * it has messages. Returns their number. */
-size_t live_add_queues(const web *self, const char *wanted, texts *arguments);
-void live_free(web *self);
+size_t state_add_queues(const web *self, const char *wanted, texts *arguments);
 
 /* Returns the last actions of the history, the newest first. */
 json_t *records_json(const web *self);

@@ -10,11 +10,6 @@
  */
 #define DELIVERY_LIMIT 1000000000
 
-bh_bytes bh__topology_text(const bh_topology *self, bh__text text)
-{
-    return self ? bh__store_get(&self->store, text) : bh_str("");
-}
-
 bh__text bh__make_text(bh_topology *self, bh_bytes first, bh_bytes second, bh_bytes third)
 {
     bh__text text = {0};

@@ -2,6 +2,7 @@
 #include "topology/declaring.h"
 
 #include "topology/declared.h"
+#include "topology/difference.h"
 
 #include <stdlib.h>
 
@@ -75,11 +76,6 @@ bh_status bh_declaring_set_declared(bh_declaring *self, bh_declared *declared)
     self->declared = declared ? bh__declared_share(declared) : NULL;
     bh_declared_free(before);
     return BH_OK;
-}
-
-int bh__declaring_is_users_queue(const bh_declaring *self)
-{
-    return self->at == bh_topology_count(self->topology);
 }
 
 static int has_work_queue(const bh_declaring *self)
@@ -157,7 +153,7 @@ static bh__purpose first_purpose(const bh_declaring *self, const bh_declaration 
     return self->look == BH__LOOK_MEND && is_return_binding(self, it) ? BH__TO_UNBIND : BH__TO_CREATE;
 }
 
-void bh__declaring_go_to(bh_declaring *self, size_t index)
+static void go_to(bh_declaring *self, size_t index)
 {
     size_t count = bh_topology_count(self->topology);
     for (self->at = index; self->at < count; self->at++) {
@@ -203,7 +199,7 @@ bh_status bh_declaring_begin(bh_declaring *self, bh_mode mode, int64_t rung_ms)
     bh_declaration all = whole(self);
     if (self->declared && mode == BH_MODE_CREATE && rung_ms == 0 && bh__declared_has(self->declared, &all))
         bh_declared_clear(self->declared); /* the second time, nothing is skipped */
-    bh__declaring_go_to(self, 0);
+    go_to(self, 0);
     return BH_OK;
 }
 
@@ -211,36 +207,20 @@ bh_status bh_declaring_look(bh_declaring *self, bh_mode mode)
 {
     bh_status status = begin(self, mode, mode == BH_MODE_CREATE ? BH__LOOK_BIND : BH__LOOK_FIND, 0);
     if (status == BH_OK)
-        bh__declaring_go_to(self, 0);
+        go_to(self, 0);
     return status;
 }
 
-void bh__declaring_find_exchange(bh_declaring *self)
+static void find_exchange(bh_declaring *self)
 {
     self->look = BH__LOOK_FIND;
-    bh__declaring_go_to(self, 0);
-}
-
-/*
- * A comparing step must not create anything, even if the queue or exchange is deleted just before
- * it. Therefore it has one argument that the broker reads only to create, and then refuses with
- * 406.
- *
- * Queues: an argument that the type does not support. If the queue exists, the broker compares only
- * supported arguments. Exchanges: an alternate-exchange that is not a string. The broker always
- * finds it different and reports the current one. Seen on RabbitMQ 3.10.8, 4.0.5 and 4.3.6.
- */
-bh_bytes bh__declaring_blocking_argument(const bh_declaring *self)
-{
-    if (self->step.kind == BH_DECLARE_EXCHANGE)
-        return bh_str("alternate-exchange");
-    return bh_str(bh__same(self->step.type, bh_str("quorum")) ? "x-max-priority" : "x-delivery-limit");
+    go_to(self, 0);
 }
 
 /* Reads the arguments of a comparing step: the blocking argument, then the others. */
 static void read_compared(bh_declaring *self, bh_declaration *out)
 {
-    bh_bytes blocking = bh__declaring_blocking_argument(self);
+    bh_bytes blocking = bh__blocking_argument(&self->step);
     size_t count = 0;
     self->arguments[count++] =
         (bh_argument){.name = blocking, .type = BH_TYPE_INT64, .string = bh_str(""), .integer = 1};
@@ -285,14 +265,14 @@ int bh_declaring_next(bh_declaring *self, bh_declaration *out)
     if (!self || self->has_ended)
         return 0;
     if (self->is_pending && self->look == BH__LOOK_BIND) {
-        bh__declaring_find_exchange(self);
+        find_exchange(self);
     } else if (self->is_pending && !self->look && self->purpose == BH__TO_FIND && !bh__declaring_is_users_queue(self)) {
         self->purpose = BH__TO_COMPARE;
     } else if (self->is_pending && self->purpose == BH__TO_UNBIND) {
         self->purpose = BH__TO_CREATE;
     } else if (self->is_pending) {
         note_accepted(self);
-        bh__declaring_go_to(self, self->at + 1);
+        go_to(self, self->at + 1);
     }
     self->is_pending = self->at <= bh_topology_count(self->topology);
     if (self->is_pending)
@@ -300,4 +280,63 @@ int bh_declaring_next(bh_declaring *self, bh_declaration *out)
     else
         end(self);
     return self->is_pending;
+}
+
+/*
+ * Declares all from the beginning, once, if a binding's exchange was deleted after it was declared. It may have been
+ * declared long before, for another work queue on the same connection. RabbitMQ may also confirm the declaration of an
+ * exchange that is still being deleted. Seen on RabbitMQ 3.10.8, 4.0.5 and 4.3.6.
+ */
+static int begins_again(bh_declaring *self, int code, bh_bytes text)
+{
+    if (self->has_begun_again || !bh__declaring_lacks_exchange(self, code, text))
+        return 0;
+    self->has_begun_again = 1;
+    bh_declared_clear(self->declared);
+    go_to(self, 0);
+    return 1;
+}
+
+/* Declares the whole topology if the return exchange is missing. Otherwise the look ends: the user may not look. */
+static void on_not_found(bh_declaring *self, int code)
+{
+    self->has_ended = 1;
+    if (code != NOT_FOUND)
+        return;
+    self->look = BH__LOOK_MEND;
+    bh_declared_clear(self->declared);
+    if (self->mode == BH_MODE_CREATE) {
+        self->has_ended = 0;
+        go_to(self, 0);
+    } else {
+        bh__declaring_report_look(self);
+    }
+}
+
+void bh_declaring_refuse(bh_declaring *self, int code, bh_bytes text)
+{
+    if (!self || !self->is_pending || !text.data)
+        return;
+    self->is_pending = 0;
+    if (self->look == BH__LOOK_BIND) { /* the exchange or the work queue is missing, or the user may not bind */
+        find_exchange(self);
+        return;
+    }
+    if (self->look == BH__LOOK_FIND) {
+        on_not_found(self, code);
+        return;
+    }
+    if (self->purpose == BH__TO_CREATE || self->purpose == BH__TO_UNBIND) {
+        if (begins_again(self, code, text))
+            return;
+        bh__declaring_not_created(self, code, text);
+        if (self->look)
+            bh__declaring_report_look(self);
+    } else if (self->purpose == BH__TO_COMPARE)
+        bh__declaring_not_compared(self, code, text);
+    else if (code == NOT_FOUND)
+        bh__declaring_note_missing(self);
+    else
+        bh__declaring_fail(self, code, text);
+    go_to(self, self->at + 1);
 }

@@ -10,6 +10,9 @@
 
 #include <backhop/adapter/declaring.h>
 
+/* AMQP's reply codes of a channel that the broker closed. */
+enum { ACCESS_REFUSED = 403, NOT_FOUND = 404, RESOURCE_LOCKED = 405, PRECONDITION_FAILED = 406 };
+
 /* The purpose of a step: check a name, compare an exchange or queue, remove a binding, or create one. */
 typedef enum bh__purpose { BH__TO_FIND, BH__TO_COMPARE, BH__TO_UNBIND, BH__TO_CREATE } bh__purpose;
 
@@ -41,16 +44,21 @@ struct bh_declaring {
     bh__report result;
 };
 
-/* Goes to the first step at `index` or above. */
-void bh__declaring_go_to(bh_declaring *self, size_t index);
 /* Returns 1 if the step is the work queue that the user declares. */
-int bh__declaring_is_users_queue(const bh_declaring *self);
-/* Returns the argument that keeps the comparing step from creating anything. */
-bh_bytes bh__declaring_blocking_argument(const bh_declaring *self);
+static inline int bh__declaring_is_users_queue(const bh_declaring *self)
+{
+    return self->at == bh_topology_count(self->topology);
+}
+
+/* Returns 1 if the broker refused a binding, and not because the queue is missing. */
+int bh__declaring_lacks_exchange(const bh_declaring *self, int code, bh_bytes text);
+/* Each ends or notes a step that the broker refused: a step that creates, that compares, that finds nothing, any. */
+void bh__declaring_not_created(bh_declaring *self, int code, bh_bytes text);
+void bh__declaring_not_compared(bh_declaring *self, int code, bh_bytes text);
+void bh__declaring_note_missing(bh_declaring *self);
+void bh__declaring_fail(bh_declaring *self, int code, bh_bytes text);
 /* Ends, and reports what BH_MODE_VERIFY found missing or different. */
 void bh__declaring_report(bh_declaring *self);
-/* Goes to the second step of a look. */
-void bh__declaring_find_exchange(bh_declaring *self);
 /* Ends a look after the exchange was missing, and reports that. */
 void bh__declaring_report_look(bh_declaring *self);
 

@@ -53,3 +53,19 @@ int bh__is_current(const bh__difference *found, const char *before, bh_bytes val
         all.size = found->current.size;
     return bh__same(found->current, all);
 }
+
+/*
+ * A comparing step must not create anything, even if the queue or exchange is deleted just before
+ * it. Therefore it has one argument that the broker reads only to create, and then refuses with
+ * 406.
+ *
+ * Queues: an argument that the type does not support. If the queue exists, the broker compares only
+ * supported arguments. Exchanges: an alternate-exchange that is not a string. The broker always
+ * finds it different and reports the current one. Seen on RabbitMQ 3.10.8, 4.0.5 and 4.3.6.
+ */
+bh_bytes bh__blocking_argument(const bh_declaration *step)
+{
+    if (step->kind == BH_DECLARE_EXCHANGE)
+        return bh_str("alternate-exchange");
+    return bh_str(bh__same(step->type, bh_str("quorum")) ? "x-max-priority" : "x-delivery-limit");
+}

@@ -8,7 +8,7 @@
 #ifndef BACKHOP_TOPOLOGY_DIFFERENCE_H
 #define BACKHOP_TOPOLOGY_DIFFERENCE_H
 
-#include <backhop/bytes.h>
+#include <backhop/topology.h>
 
 typedef struct bh__difference {
     bh_bytes argument; /* "": the broker's text has another form */
@@ -22,5 +22,8 @@ bh__difference bh__read_difference(bh_bytes text);
 bh_bytes bh__bare_value(bh_bytes text);
 /* Returns 1 if the current value, which may be cut, is <before><value><after>. */
 int bh__is_current(const bh__difference *found, const char *before, bh_bytes value, const char *after);
+
+/* Returns the argument that keeps a step that compares from creating anything. */
+bh_bytes bh__blocking_argument(const bh_declaration *step);
 
 #endif

@@ -7,8 +7,6 @@
 
 #define SHOWN(bytes) (int)(bytes).size, (bytes).data
 
-enum { ACCESS_REFUSED = 403, NOT_FOUND = 404, RESOURCE_LOCKED = 405, PRECONDITION_FAILED = 406 };
-
 /* The user's options, as each language writes them. */
 static const struct {
     const char *create, *verify, *definitions, *work_queue, *request, *no_request;
@@ -97,7 +95,7 @@ static bh_status status_of(int code)
     }
 }
 
-static void fail(bh_declaring *self, int code, bh_bytes text)
+void bh__declaring_fail(bh_declaring *self, int code, bh_bytes text)
 {
     static const char *const verbs[] = {[BH__TO_FIND] = "looking for",
                                         [BH__TO_COMPARE] = "comparing",
@@ -109,13 +107,12 @@ static void fail(bh_declaring *self, int code, bh_bytes text)
     self->has_ended = 1;
 }
 
-/* Returns 1 if the broker refused a binding, and not because the queue is missing. */
-static int lacks_exchange(const bh_declaring *self, int code, bh_bytes text)
+int bh__declaring_lacks_exchange(const bh_declaring *self, int code, bh_bytes text)
 {
     return code == NOT_FOUND && self->step.kind == BH_DECLARE_BINDING && bh__find(text, "no exchange");
 }
 
-static void on_not_created(bh_declaring *self, int code, bh_bytes text)
+void bh__declaring_not_created(bh_declaring *self, int code, bh_bytes text)
 {
     bh__report *result = &self->result;
     bh_bytes name = self->step.name, queue = bh_topology_queue(self->topology);
@@ -123,7 +120,7 @@ static void on_not_created(bh_declaring *self, int code, bh_bytes text)
     self->has_ended = 1;
     if (code == ACCESS_REFUSED && self->step.on_demand)
         return;
-    fail(self, code, text);
+    bh__declaring_fail(self, code, text);
     if (bh__same(self->step.type, bh_str("x-delayed-message")) && bh__find(text, "exchange type")) {
         bh__report_set(result, BH_ERR_BROKER,
                        "the broker does not know the exchange type x-delayed-message: enable the plugin "
@@ -132,7 +129,8 @@ static void on_not_created(bh_declaring *self, int code, bh_bytes text)
         bh__difference found = bh__read_difference(text);
         bh__report_set(result, BH_ERR_CLASH, "%s", "");
         add_clash(self, result, &found, bh__bare_value(found.received), text);
-    } else if (code == NOT_FOUND && is_binding && bh__same(name, queue) && !lacks_exchange(self, code, text)) {
+    } else if (code == NOT_FOUND && is_binding && bh__same(name, queue) &&
+               !bh__declaring_lacks_exchange(self, code, text)) {
         bh__report_set(result, BH_ERR_MISSING,
                        "the work queue \"%.*s\" does not exist: declare it first, or have it declared too, by %s",
                        SHOWN(queue), dialects[self->dialect].work_queue);
@@ -161,7 +159,7 @@ static void add_missing(bh_declaring *self, const char *kind)
     bh__report_add(&self->missing, "%s%s \"%.*s\"", self->missing.size ? ", " : "", kind, SHOWN(name));
 }
 
-static void note_missing(bh_declaring *self)
+void bh__declaring_note_missing(bh_declaring *self)
 {
     int64_t rung_ms = self->step.rung_ms;
     if (bh__declaring_is_users_queue(self)) {
@@ -177,9 +175,9 @@ static void note_missing(bh_declaring *self)
 static void note_difference(bh_declaring *self, int code, bh_bytes text)
 {
     bh__difference found = bh__read_difference(text);
-    bh_bytes needed = bh__bare_value(found.received), blocking = bh__declaring_blocking_argument(self);
+    bh_bytes needed = bh__bare_value(found.received), blocking = bh__blocking_argument(&self->step);
     if (code == PRECONDITION_FAILED && found.argument.size == 0) {
-        note_missing(self); /* deleted after the first step */
+        bh__declaring_note_missing(self); /* deleted after the first step */
         return;
     }
     if (bh__same(found.argument, bh_str("alternate-exchange"))) {
@@ -197,14 +195,14 @@ static void note_difference(bh_declaring *self, int code, bh_bytes text)
     bh__report_add(&self->different, "; ");
 }
 
-static void on_not_compared(bh_declaring *self, int code, bh_bytes text)
+void bh__declaring_not_compared(bh_declaring *self, int code, bh_bytes text)
 {
     if (status_of(code) == BH_ERR_CLASH)
         note_difference(self, code, text);
     else if (code == ACCESS_REFUSED)
         self->may_declare = 0;
     else
-        fail(self, code, text);
+        bh__declaring_fail(self, code, text);
 }
 
 void bh__declaring_report_look(bh_declaring *self)
@@ -222,65 +220,6 @@ void bh__declaring_report_look(bh_declaring *self)
     else
         bh__report_add(&self->result, "%.*s", SHOWN(bh__report_text(&refusal)));
     bh__report_free(&refusal);
-}
-
-/*
- * Declares all from the beginning, once, if a binding's exchange was deleted after it was declared. It may have been
- * declared long before, for another work queue on the same connection. RabbitMQ may also confirm the declaration of an
- * exchange that is still being deleted. Seen on RabbitMQ 3.10.8, 4.0.5 and 4.3.6.
- */
-static int begins_again(bh_declaring *self, int code, bh_bytes text)
-{
-    if (self->has_begun_again || !lacks_exchange(self, code, text))
-        return 0;
-    self->has_begun_again = 1;
-    bh_declared_clear(self->declared);
-    bh__declaring_go_to(self, 0);
-    return 1;
-}
-
-/* Declares the whole topology if the return exchange is missing. Otherwise the look ends: the user may not look. */
-static void on_not_found(bh_declaring *self, int code)
-{
-    self->has_ended = 1;
-    if (code != NOT_FOUND)
-        return;
-    self->look = BH__LOOK_MEND;
-    bh_declared_clear(self->declared);
-    if (self->mode == BH_MODE_CREATE) {
-        self->has_ended = 0;
-        bh__declaring_go_to(self, 0);
-    } else {
-        bh__declaring_report_look(self);
-    }
-}
-
-void bh_declaring_refuse(bh_declaring *self, int code, bh_bytes text)
-{
-    if (!self || !self->is_pending || !text.data)
-        return;
-    self->is_pending = 0;
-    if (self->look == BH__LOOK_BIND) { /* the exchange or the work queue is missing, or the user may not bind */
-        bh__declaring_find_exchange(self);
-        return;
-    }
-    if (self->look == BH__LOOK_FIND) {
-        on_not_found(self, code);
-        return;
-    }
-    if (self->purpose == BH__TO_CREATE || self->purpose == BH__TO_UNBIND) {
-        if (begins_again(self, code, text))
-            return;
-        on_not_created(self, code, text);
-        if (self->look)
-            bh__declaring_report_look(self);
-    } else if (self->purpose == BH__TO_COMPARE)
-        on_not_compared(self, code, text);
-    else if (code == NOT_FOUND)
-        note_missing(self);
-    else
-        fail(self, code, text);
-    bh__declaring_go_to(self, self->at + 1);
 }
 
 /* Ends with the reason why basic.consume or basic.get failed. */

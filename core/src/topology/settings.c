@@ -7,12 +7,6 @@
 
 enum { LONGEST_NAMESPACE = 200 };
 
-bh_status bh__topology_fail(bh_topology *self, bh_status status, const char *sentence)
-{
-    snprintf(self->error, sizeof self->error, "%s", sentence);
-    return status;
-}
-
 static bh_status check_name(bh_bytes name, size_t longest)
 {
     if (!name.data)

@@ -1,4 +1,4 @@
-/* Topology: building, names and getters. */
+/* Topology: building and getters. */
 #include "topology/data.h"
 
 #include "policy/internal.h"
@@ -59,11 +59,6 @@ bh_status bh_topology_build(bh_topology *self, bh_policy *policy)
     return status;
 }
 
-bh_bytes bh__default_namespace(const bh_topology *self)
-{
-    return bh_str(self->queue_type == BH_QUEUE_QUORUM ? "backhop" : "backhop.classic");
-}
-
 bh_status bh__topology_new_part(bh_topology **out, const bh_topology *relays, bh_bytes queue, bh_policy *policy)
 {
     bh_status status = bh_topology_new(out, queue);
@@ -80,18 +75,6 @@ bh_status bh__topology_new_part(bh_topology **out, const bh_topology *relays, bh
         *out = NULL;
     }
     return status;
-}
-
-bh_bytes bh__topology_own_queue(const bh_topology *self)
-{
-    return bh__store_get(&self->settings, self->queue);
-}
-
-bh_bytes bh_topology_queue(const bh_topology *self)
-{
-    if (self && self->selected.size)
-        return bh__store_get(&self->selected, self->selected_queue);
-    return self ? bh__topology_own_queue(self) : bh_str("");
 }
 
 void bh__topology_select_own(bh_topology *self)
@@ -118,18 +101,6 @@ bh_bytes bh_topology_error(const bh_topology *self)
 bh_strategy bh_topology_strategy(const bh_topology *self)
 {
     return self ? self->strategy : BH_STRATEGY_LADDER;
-}
-
-bh_bytes bh_topology_parked_queue(const bh_topology *self)
-{
-    if (self && self->selected.size)
-        return bh__store_get(&self->selected, self->selected_parked);
-    return bh__topology_text(self, self ? self->parked_queue : (bh__text){0, 0});
-}
-
-bh_bytes bh_topology_unroutable_queue(const bh_topology *self)
-{
-    return bh__topology_text(self, self ? self->unroutable_queue : (bh__text){0, 0});
 }
 
 /* Returns 1 if an exchange routes retries: nothing but a federation of it brings its messages from another broker. */
@@ -193,34 +164,6 @@ int bh__topology_is_built(const bh_topology *self)
 int bh_topology_defers(const bh_topology *self)
 {
     return self && bh__topology_copies(self);
-}
-
-int bh__topology_copies(const bh_topology *self)
-{
-    return self->strategy != BH_STRATEGY_REJECT && self->strategy != BH_STRATEGY_NATIVE;
-}
-
-bh_bytes bh__topology_namespace(const bh_topology *self)
-{
-    bh_bytes name = bh__store_get(&self->settings, self->name_space);
-    return name.size ? name : bh__default_namespace(self);
-}
-
-bh_bytes bh__topology_return_key(const bh_topology *self)
-{
-    if (self->selected.size)
-        return bh__store_get(&self->selected, self->selected_key);
-    return bh__topology_text(self, self->return_key);
-}
-
-bh_bytes bh__topology_return_exchange(const bh_topology *self)
-{
-    return bh__topology_text(self, self->return_exchange);
-}
-
-bh_bytes bh__topology_wait_exchange(const bh_topology *self)
-{
-    return bh__topology_text(self, self->wait_exchange);
 }
 
 const bh__rungs *bh__topology_rungs(const bh_topology *self)

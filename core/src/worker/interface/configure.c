@@ -6,17 +6,6 @@
 
 #include <stdlib.h>
 
-bh_status bh__worker_may_set(bh_worker *self)
-{
-    if (!self)
-        return BH_ERR_ARGUMENT;
-    if (bh__mailbox_is_forked(&self->mailbox))
-        return bh__worker_refuse(self, BH_ERR_FORKED, "the process forked: make a new worker in the child");
-    if (atomic_load(&self->mailbox.life) == BH__RUNNING)
-        return bh__worker_refuse(self, BH_ERR_STATE, "the worker runs: set this before bh_worker_start");
-    return BH_OK;
-}
-
 bh_status bh_worker_add_uri(bh_worker *self, bh_bytes uri)
 {
     bh_status status = bh__worker_may_set(self);

@@ -126,20 +126,6 @@ void bh_worker_free(bh_worker *self)
     free(self);
 }
 
-bh_status bh__worker_check(const bh_worker *self, const bh_message *message)
-{
-    if (!self || !message || message->worker != self)
-        return BH_ERR_ARGUMENT;
-    if (bh__mailbox_is_forked(&self->mailbox))
-        return BH_ERR_FORKED;
-    return BH_OK;
-}
-
-bh_status bh__worker_refuse(bh_worker *self, bh_status status, const char *sentence)
-{
-    return bh__report_set(&self->report, status, "%s", sentence);
-}
-
 bh_status bh_worker_read_metrics(bh_worker *self, bh_metrics *out)
 {
     if (!self || !out)
