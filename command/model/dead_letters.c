@@ -7,94 +7,13 @@
 
 #include "model/deaths.h"
 #include "model/exchange.h"
+#include "model/letters.h"
 #include "model/limits.h"
 #include "model/queue.h"
 
 #include <stdlib.h>
 
-/* A topology can multiply a message that expires at once in each queue. So the hops within one event have a bound. */
-enum { MOST_IN_FLIGHT = 32, MOST_HOPS = 10000, DOUBLES = 32 /* one of so many dead letters, by the tape */ };
-
-struct model_letter {
-    model_letter *next; /* of those at most once */
-    model_vhost *vhost;
-    model_message *message;
-    model_reason reason;
-    int64_t due_ms;  /* of one at least once: the next attempt */
-    bh__store names; /* the targets that have it, each with a zero byte */
-};
-
-static void free_letter(model_letter *self)
-{
-    model_message_release(self->message);
-    bh__store_free(&self->names);
-    free(self);
-}
-
-void model_dead_letters_forget(model_entry *entry)
-{
-    if (entry->letter)
-        free_letter(entry->letter);
-    entry->letter = NULL;
-}
-
-void model_dead_letters_free(model *self)
-{
-    model_letter *letter;
-    while ((letter = self->first_letter) != NULL) {
-        self->first_letter = letter->next;
-        free_letter(letter);
-    }
-    self->last_letter = NULL;
-}
-
-/* Returns the dead letter of a message that leaves the queue; NULL if memory ran out. */
-static model_letter *new_letter(model_queue *queue, const model_entry *entry, model_reason reason)
-{
-    const model_queue_settings *settings = &queue->settings;
-    model *broker = queue->vhost->broker;
-    model_letter *self = calloc(1, sizeof *self);
-    if (!self)
-        return NULL;
-    model_dying dying = {.reason = reason,
-                         .queue = queue->name,
-                         .exchange = settings->exchange,
-                         .routing_key = settings->key,
-                         .has_key = settings->has_key,
-                         .now_s = model_epoch_s(broker),
-                         .failed = entry->failed};
-    if (broker->version->counting == MODEL_COUNTS_RETURNS)
-        dying.failed = -1;
-    self->vhost = queue->vhost;
-    self->reason = reason;
-    self->message = model_death_record(broker->version, entry->message, &dying);
-    if (!self->message) {
-        free(self);
-        return NULL;
-    }
-    return self;
-}
-
-void model_dead_letters_add(model_queue *queue, model_entry *entry, model_reason reason)
-{
-    model *broker = queue->vhost->broker;
-    if (queue->settings.is_at_least_once && reason != MODEL_MAXLEN) {
-        entry->reason = reason;
-        model_list_append(&queue->discards, entry);
-        model_queue_touch(queue);
-        return;
-    }
-    int is_hop = entry->event == broker->event, is_lost = is_hop && ++broker->hops > MOST_HOPS;
-    model_letter *letter = queue->settings.has_exchange && !is_lost ? new_letter(queue, entry, reason) : NULL;
-    if (!letter) {
-        model_note(broker, MODEL_FATE_DROPPED, queue, entry->message);
-        model_entry_free(entry);
-        return;
-    }
-    model_entry_free(entry);
-    *(broker->last_letter ? &broker->last_letter->next : &broker->first_letter) = letter;
-    broker->last_letter = letter;
-}
+enum { MOST_IN_FLIGHT = 32, DOUBLES = 32 /* one of so many dead letters, by the tape */ };
 
 static int is_named(const model_letter *letter, bh_bytes name)
 {
@@ -142,7 +61,7 @@ int model_dead_letters_publish(model *self)
         self->last_letter = NULL;
     if (!publish(letter, 0))
         model_note(self, MODEL_FATE_DROPPED, NULL, letter->message);
-    free_letter(letter);
+    model_letter_free(letter);
     return 1;
 }
 
@@ -153,7 +72,7 @@ static int resend(model_queue *queue, model_entry *entry)
     if (entry->letter && entry->letter->due_ms > broker->now_ms)
         return 0;
     if (!entry->letter)
-        entry->letter = new_letter(queue, entry, entry->reason);
+        entry->letter = model_letter_new(queue, entry, entry->reason);
     if (!entry->letter)
         return 0;
     if (!publish(entry->letter, 1)) {
@@ -162,14 +81,14 @@ static int resend(model_queue *queue, model_entry *entry)
     }
     if (model_choose(broker, DOUBLES) == DOUBLES - 1) { /* RabbitMQ missed the confirm */
         model_note(broker, MODEL_FATE_DOUBLED, queue, entry->message);
-        model_dead_letters_forget(entry);
-        entry->letter = new_letter(queue, entry, entry->reason);
+        model_letters_forget(entry);
+        entry->letter = model_letter_new(queue, entry, entry->reason);
         if (entry->letter)
             entry->letter->due_ms = model_later(broker->now_ms, broker->settings.resend_ms);
         return 0;
     }
     model_list_remove(&queue->discards, entry);
-    model_dead_letters_forget(entry);
+    model_letters_forget(entry);
     model_entry_free(entry);
     return 1;
 }
@@ -182,7 +101,7 @@ void model_dead_letters_resend(model_queue *queue)
         next = entry->next;
         if (!queue->settings.is_at_least_once) { /* by a policy: RabbitMQ drops the pending ones */
             model_list_remove(&queue->discards, entry);
-            model_dead_letters_forget(entry);
+            model_letters_forget(entry);
             model_entry_free(entry);
         } else {
             in_flight += !resend(queue, entry);

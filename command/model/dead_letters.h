@@ -4,17 +4,11 @@
 
 #include "model/broker.h"
 
-/* Takes an entry that is in no list. Without a dead-letter exchange it is gone. */
-void model_dead_letters_add(model_queue *queue, model_entry *entry, model_reason reason);
 /* Publishes the oldest pending letter, at most once. Returns 0 if nothing was. */
 int model_dead_letters_publish(model *self);
 /* Publishes what the queue has to publish at least once, 32 at a time, and later the unconfirmed ones again. */
 void model_dead_letters_resend(model_queue *queue);
 /* Returns the time of the next attempt; INT64_MAX: there is none. */
 int64_t model_dead_letters_next_ms(const model_queue *queue);
-/* Frees the dead letter in flight of an entry. */
-void model_dead_letters_forget(model_entry *entry);
-/* Frees all that are pending. */
-void model_dead_letters_free(model *self);
 
 #endif

@@ -7,7 +7,7 @@
  */
 #include "model/expiry.h"
 
-#include "model/dead_letters.h"
+#include "model/letters.h"
 #include "model/queue.h"
 
 static int is_expired(const model_queue *queue, const model_entry *entry)
@@ -18,7 +18,7 @@ static int is_expired(const model_queue *queue, const model_entry *entry)
 static void expire(model_queue *queue, model_entry *entry)
 {
     model_queue_take(queue, entry);
-    model_dead_letters_add(queue, entry, MODEL_EXPIRED);
+    model_letters_add(queue, entry, MODEL_EXPIRED);
 }
 
 static int has_scan(const model_queue *queue)
@@ -37,7 +37,7 @@ void model_expiry_run(model_queue *queue)
     if (looks_by_event(queue) && !queue->has_new_head && queue->looks_ms > queue->vhost->broker->now_ms)
         return;
     while (is_expired(queue, head = model_queue_head(queue)))
-        model_dead_letters_add(queue, model_queue_pop(queue), MODEL_EXPIRED); /* it has its turn, as a delivery */
+        model_letters_add(queue, model_queue_pop(queue), MODEL_EXPIRED); /* it has its turn, as a delivery */
     queue->has_new_head = 0;
     queue->looks_ms = head ? head->expires_ms : INT64_MAX;
     if (!has_scan(queue))

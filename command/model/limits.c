@@ -1,7 +1,7 @@
 /* Limits: a classic queue refuses a message that does not fit. A quorum queue takes it, and refuses the next one. */
 #include "model/limits.h"
 
-#include "model/dead_letters.h"
+#include "model/letters.h"
 #include "model/queue.h"
 
 /* Returns 1 if the ready messages and `more` are over a limit. */
@@ -40,7 +40,7 @@ int model_limits_publish(model_queue *queue, model_message *message, int is_trac
     model_queue_touch(queue);
     if (is_rejected) {
         model_queue_take(queue, entry);
-        model_dead_letters_add(queue, entry, MODEL_MAXLEN);
+        model_letters_add(queue, entry, MODEL_MAXLEN);
         return 0;
     }
     return 1;
@@ -51,7 +51,7 @@ void model_limits_enforce(model_queue *queue)
     if (queue->settings.overflow == MODEL_DROP_HEAD) {
         queue->is_blocked = 0;
         while (queue->ready_count > 0 && is_over(queue, 0, 0))
-            model_dead_letters_add(queue, model_queue_pop(queue), MODEL_MAXLEN);
+            model_letters_add(queue, model_queue_pop(queue), MODEL_MAXLEN);
     } else if (queue->is_quorum && is_over(queue, 0, 0)) {
         queue->is_blocked = 1;
     } else if (is_far_below(queue)) {

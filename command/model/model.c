@@ -2,7 +2,7 @@
 #include "model/broker.h"
 
 #include "model/closing.h"
-#include "model/dead_letters.h"
+#include "model/letters.h"
 #include "model/users.h"
 #include "model/vhosts.h"
 
@@ -44,7 +44,7 @@ void model_free(model *self)
         return;
     while (self->links)
         model_disconnect(self->links);
-    model_dead_letters_free(self);
+    model_letters_free(self);
     while (self->vhosts.count > 0)
         model_vhosts_delete(self->vhosts.items[0].object);
     model_names_free(&self->vhosts);

@@ -1,30 +1,13 @@
 /* Queue: lists by priority, in the order of arrival. */
 #include "model/queue.h"
 
-#include "model/dead_letters.h"
+#include "model/letters.h"
 #include "model/policies.h"
 #include "model/table.h"
 
 #include <stdlib.h>
 
 enum { DEFAULT_PRIORITY = 4, MOST_PRIORITY = 255 };
-
-void model_list_append(model_list *self, model_entry *entry)
-{
-    entry->next = NULL;
-    entry->previous = self->last;
-    *(self->last ? &self->last->next : &self->first) = entry;
-    self->last = entry;
-    self->count++;
-}
-
-void model_list_remove(model_list *self, model_entry *entry)
-{
-    *(entry->previous ? &entry->previous->next : &self->first) = entry->next;
-    *(entry->next ? &entry->next->previous : &self->last) = entry->previous;
-    entry->next = entry->previous = NULL;
-    self->count--;
-}
 
 /* Inserts by position. A returned message is mostly older than the ready ones. */
 static void insert(model_list *self, model_entry *entry)
@@ -83,20 +66,12 @@ model_queue *model_queue_find(const model_vhost *vhost, bh_bytes name)
     return model_names_find(&vhost->queues, name);
 }
 
-void model_entry_free(model_entry *self)
-{
-    if (self->queue)
-        model_note(self->queue->vhost->broker, MODEL_FATE_REMOVED, self->queue, self->message);
-    model_message_release(self->message);
-    free(self);
-}
-
 static void free_list(model_list *self)
 {
     model_entry *entry;
     while ((entry = self->first) != NULL) {
         model_list_remove(self, entry);
-        model_dead_letters_forget(entry);
+        model_letters_forget(entry);
         model_note(entry->queue->vhost->broker, MODEL_FATE_DELETED, entry->queue, entry->message);
         model_entry_free(entry);
     }

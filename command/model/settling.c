@@ -1,7 +1,7 @@
 /* Settling: counts of quorum queues by version, limits, and the place of a returned message. */
 #include "model/settling.h"
 
-#include "model/dead_letters.h"
+#include "model/letters.h"
 #include "model/expiry.h"
 #include "model/holding.h"
 #include "model/queue.h"
@@ -58,7 +58,7 @@ static void return_to_quorum(model_queue *queue, model_entry *entry, model_verdi
         increment(&entry->failed);
     int64_t counted = counting == MODEL_COUNTS_FAILURES ? entry->failed : entry->acquired;
     if (counted > queue->settings.delivery_limit)
-        model_dead_letters_add(queue, entry, MODEL_DELIVERY_LIMIT);
+        model_letters_add(queue, entry, MODEL_DELIVERY_LIMIT);
     else if (is_back || !delays(queue, entry, is_failed))
         model_queue_return(queue, entry, is_back);
 }
@@ -83,7 +83,7 @@ void model_settling_end(model_entry *entry, model_verdict verdict)
     if (verdict == MODEL_NACK_DISCARD || verdict == MODEL_REJECT_DISCARD) {
         if (counts_here(queue) && is_failure(queue->vhost->broker->version->counting, verdict))
             increment(&entry->failed);
-        model_dead_letters_add(queue, entry, MODEL_REJECTED);
+        model_letters_add(queue, entry, MODEL_REJECTED);
     } else if (queue->is_quorum) {
         return_to_quorum(queue, entry, verdict);
     } else {
