@@ -18,7 +18,7 @@ change += $(core-fast:%=live/3.10/%) live/model-4.3/python-lowest $(bunnies:live
 change += $(foreach version,$(versions-of-scripts),live/$(version)/scripts live/model-$(version)/scripts)
 change += $(foreach part,$(core-fast) command-fast,live/model-4.3/$(part)) live/4.0/command-managed
 change += scripts-asan fuzzing example-in-go example-of-demo test-of-site
-change += $(languages:%=linked-%) format prose test-of-prose test-of-runs test-of-accountant
+change += $(languages:%=linked-%) format prose patches test-of-prose test-of-runs test-of-accountant
 
 # Left to a release, with what shows the same in a change:
 #   core-crashes         a crash loop in real time; vectors and the suite `ledger` count crashes on a given clock
@@ -152,6 +152,10 @@ format:
 tidy:
 	$(call step,clang-tidy) bash -c "find core/src command -name '*.c' ! -name absent.c -print0 | \
 		xargs -0 -P 2 -n 1 clang-tidy --quiet -p build/asan"
+# A release plants these defects: a change must not leave a patch that no longer applies.
+patches:
+	$(call step,the patches of planted defects) \
+		bash -c 'for each in tests/{model/mutations,sim/plants}/*.patch; do git apply --check "$$each" || exit; done'
 prose:
 	$(call step,prose) tools/prose
 # The page must show the rows that the command prints.
