@@ -51,6 +51,11 @@ void *bh__runner_thread(void *runner);
 /* Reconnects, declares and pumps once, until `until_ms` at most. Does not open the consume
  * connection. */
 void bh__runner_keep_going(bh__runner *self, int64_t until_ms);
+/* Reconnects the publisher, and prepares the topology, as far as that is due. */
+void bh__runner_keep_up(bh__runner *self);
+/* Runs one round of the engine and blocks until `until_ms` at most. Does not block if the engine's state changed since
+ * `before`: what changed must be looked at first. */
+void bh__runner_pump(bh__runner *self, unsigned before, int64_t until_ms);
 
 /* ------------------------------------------------------------------------------------------------------- reconnect.c */
 

@@ -95,37 +95,15 @@ static void replay_if_asked(bh__runner *self)
         bh__replay(self, most);
 }
 
-static void keep_up(bh__runner *self)
-{
-    bh__reconnect_publisher(self);
-    bh__prepare(self);
-}
-
-/* Runs one round of the engine and blocks until `until_ms` at most. Does not block if the
- * engine's state changed since `before`: what changed must be looked at first. */
-static void pump(bh__runner *self, unsigned before, int64_t until_ms)
-{
-    int has_changed = bh__engine_state(&self->engine) != before;
-    int64_t due_ms = bh__earlier(bh__reconnect_due_ms(self), bh__prepare_due_ms(self));
-    bh__engine_pump(&self->engine, has_changed ? bh__monotonic_ms() : bh__earlier(due_ms, until_ms));
-}
-
-void bh__runner_keep_going(bh__runner *self, int64_t until_ms)
-{
-    unsigned before = bh__engine_state(&self->engine);
-    keep_up(self);
-    pump(self, before, until_ms);
-}
-
 static void work(bh__runner *self)
 {
     while (!is_stopping(self) && !is_to_give_up(self)) {
         unsigned before = bh__engine_state(&self->engine);
         bh__reconnect_consumer(self);
-        keep_up(self);
+        bh__runner_keep_up(self);
         replay_if_asked(self);
         bh__watch(self);
-        pump(self, before, bh__watch_due_ms(self));
+        bh__runner_pump(self, before, bh__watch_due_ms(self));
     }
 }
 
