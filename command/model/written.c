@@ -1,4 +1,4 @@
-/* A message as RabbitMQ writes it for a delivery: its own headers, and those that the broker adds. */
+/* A message as RabbitMQ writes it for a delivery: its own headers, and the headers that the broker adds. */
 #include "model/message.h"
 
 #include "model/deaths.h"

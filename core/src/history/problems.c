@@ -1,4 +1,4 @@
-/* What the other files of the history share: its texts, its wait queues, and its problems. */
+/* Texts, wait queues and problems of a history, which its other files share. */
 #include "history/data.h"
 
 int bh__history_is_wait_queue(const bh_history *self, bh_bytes queue)
