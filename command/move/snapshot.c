@@ -15,7 +15,8 @@ enum {
     QUESTIONS = 200, /* behind acknowledgements of any number */
     FEW_QUESTIONS = 8,
     LONGEST_RETURN_MS = 30000,
-    LONGEST_OTHER_MS = 15000 /* for the consumers of one who was killed */
+    LONGEST_OTHER_MS = 15000, /* for the consumers of one who was killed */
+    MOST_DOUBTS = 3           /* each takes 10 s, if the queue does not answer */
 };
 
 /* In the order of their tags consumers' messages are given back before RabbitMQ 4.0. */
@@ -29,6 +30,12 @@ static void consumer_tag(char out[32], size_t number)
 static void on_message(snapshot *self, bh_message *message)
 {
     void *flags = self->is_acked;
+    if (message->delivery_tag != (uint64_t)self->taken + 1) { /* it is an index here */
+        bh__link_fail(&self->broker->link, BH_ERR_CONNECTION, "a delivery has tag %llu instead of %lld",
+                      (unsigned long long)message->delivery_tag, (long long)self->taken + 1);
+        bh_message_free(message);
+        return;
+    }
     if (!bh__reserve(&flags, &self->room, 1, (size_t)message->delivery_tag + 1))
         must(NULL);
     self->is_acked = flags;
@@ -216,18 +223,17 @@ static bh_status probe_empty(snapshot *self, int *is_empty)
  * of a quorum queue that does not answer within 10 s. */
 static bh_status count_surely(snapshot *self)
 {
-    int64_t consumers = 0, until_ms = bh__monotonic_ms() + LONGEST_SILENCE_MS;
+    int64_t consumers = 0;
     int is_sure = 0;
     bh_status status = BH_OK;
-    while (status == BH_OK && !is_sure && !is_interrupted()) {
+    for (int doubts = 0; status == BH_OK && !is_sure && !is_interrupted(); doubts++) {
+        if (doubts == MOST_DOUBTS)
+            return bh__report_set(&self->broker->problem, BH_ERR_TIMEOUT,
+                                  "queue \"%s\" does not tell how many messages it has: try again later", self->queue);
         status = count_ready(self, &consumers);
         is_sure = self->ready > 0 || consumers > 0;
         if (status == BH_OK && !is_sure)
             status = probe_empty(self, &is_sure);
-        if (status == BH_OK && !is_sure && bh__monotonic_ms() >= until_ms)
-            status =
-                bh__report_set(&self->broker->problem, BH_ERR_TIMEOUT,
-                               "queue \"%s\" does not tell how many messages it has: try again later", self->queue);
     }
     self->total = self->ready;
     return status;

@@ -156,6 +156,7 @@ class Looking(LiveCase):
         self.assertEqual([group["count"] for group in listed], [30])
         self.assertEqual(len(drain(queue + ".parked", 30)), 30)
 
+    @long
     def test_a_queue_that_does_not_answer_the_broker_is_not_called_empty(self):
         """The broker itself reports 0 messages and 0 consumers after 10 s. The queue goes on when a consumer comes."""
         queue = self.parked(3, "bad")
