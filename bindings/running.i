@@ -234,6 +234,33 @@ typedef enum bh_flow_kind {
 }
 bh_status bh_flow_new(bh_flow **out, bh_breaker *breaker, const bh_topology *topology);
 
+/* --- subscription ------------------------------------------------------------------------------------------------ */
+
+typedef enum bh_subscription_kind {
+    BH_SUBSCRIPTION_REST,
+    BH_SUBSCRIPTION_EMIT,
+    BH_SUBSCRIPTION_DECLARE,
+    BH_SUBSCRIPTION_CONSUME,
+    BH_SUBSCRIPTION_GIVE_UP
+} bh_subscription_kind;
+
+typedef enum bh_loss { BH_LOSS_CONSUMER, BH_LOSS_CHANNEL, BH_LOSS_CONNECTION } bh_loss;
+
+%record(bh_subscription_step, 5, BH_PUT(kind) BH_PUT(event) BH_PUT(status) BH_PUT(delay_ms) BH_PUT(due_ms))
+
+%object(Subscription, bh_subscription)
+%extend bh_subscription {
+    void next(int may_subscribe, int64_t now_ms, bh_subscription_step *out);
+    void declared();
+    void subscribed();
+    void lost(bh_loss loss, int64_t now_ms);
+    void failed(bh_status status, int64_t now_ms);
+    void settled();
+    void stop();
+    int is_consuming();
+}
+bh_status bh_subscription_new(bh_subscription **out, const bh_policy *back_off, bh_bytes random);
+
 /* --- metrics ----------------------------------------------------------------------------------------------------- */
 
 typedef enum bh_instrument { BH_INSTRUMENT_COUNTER, BH_INSTRUMENT_GAUGE, BH_INSTRUMENT_HISTOGRAM } bh_instrument;

@@ -19,6 +19,7 @@ NOUNS = (
     "breaker",
     "breakers",
     "flow",
+    "subscription",
     "successes",
     "plan",
     "topology",
