@@ -20,6 +20,7 @@ NOUNS = (
     "breakers",
     "flow",
     "subscription",
+    "calls",
     "successes",
     "plan",
     "topology",

@@ -13,6 +13,7 @@ Suite *suite_policy(void);
 Suite *suite_breaker(void);
 Suite *suite_flow(void);
 Suite *suite_subscription(void);
+Suite *suite_calls(void);
 Suite *suite_plan(void);
 Suite *suite_replay(void);
 Suite *suite_topology(void);
