@@ -17,7 +17,7 @@ class CallsSequence
     @comparisons = []
   end
 
-  # Plays a row. What it expects, beside the result, goes into comparisons.
+  # Plays a row. Its arrival, as expected and as returned, goes into comparisons.
   def play(row)
     Vectors.only(row, "at_ms do arrival")
     @now_ms = row.fetch("at_ms", @now_ms)

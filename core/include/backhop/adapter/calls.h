@@ -5,13 +5,12 @@
  * acknowledgement arrived. The broker then delivers the message again. A second call would be a duplicate, and a second
  * copy a second line of retries. The C worker has the same rule.
  *
- *     channel = bh_calls_open_channel(calls);                    a channel consumes
+ *     channel = bh_calls_open_channel(calls);               // when a channel begins to consume
  *     bh_calls_arrive(calls, channel, history, queue, body, redelivered, now_ms, &arrival);
- *         BH_ARRIVAL_CALL: call the handler
- *         BH_ARRIVAL_WAIT: hold the delivery until the call arrival.call has ended, then call bh_calls_arrive again
- *         BH_ARRIVAL_ACK:  acknowledge the delivery
- *     bh_calls_end(calls, arrival.call, action, now_ms);         the message is acknowledged, or its copy is confirmed
- *     bh_calls_lose_channel(calls, channel, most, now_ms);       the channel is closed, or its consumer was cancelled
+ *     bh_calls_end(calls, arrival.call, action, now_ms);    // once the message is settled, or its copy is confirmed
+ *     bh_calls_lose_channel(calls, channel, most, now_ms);  // when it is closed, or its consumer was cancelled
+ *
+ * Hold a delivery of BH_ARRIVAL_WAIT. When the call arrival.call has ended, call bh_calls_arrive for it again.
  *
  * Only a delivery with the redelivered flag can be of an earlier message. Another message may have the same id: then
  * its queue, exchange, routing key, attempt or body differ, or its first delivery has no such flag.
@@ -34,7 +33,7 @@ BH_BEGIN_DECLS
 #define BH_CALLS_MOST 4096                /* calls that run, and calls that have ended: so many of each are kept */
 #define BH_CALLS_KEPT_MS INT64_C(7200000) /* so long a call is kept. Consumer timeouts are 30 minutes by default */
 
-/* What to do with a delivery, and the fields of bh_arrival that it uses. */
+/* The kind of an arrival, and the fields of bh_arrival that it uses. */
 typedef enum bh_arrival_kind {
     BH_ARRIVAL_CALL, /* call the handler: call */
     BH_ARRIVAL_WAIT, /* an earlier call of the message runs: call */
