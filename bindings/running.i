@@ -234,6 +234,51 @@ typedef enum bh_flow_kind {
 }
 bh_status bh_flow_new(bh_flow **out, bh_breaker *breaker, const bh_topology *topology);
 
+/* --- subscription ------------------------------------------------------------------------------------------------ */
+
+typedef enum bh_subscription_kind {
+    BH_SUBSCRIPTION_REST,
+    BH_SUBSCRIPTION_EMIT,
+    BH_SUBSCRIPTION_DECLARE,
+    BH_SUBSCRIPTION_CONSUME,
+    BH_SUBSCRIPTION_GIVE_UP
+} bh_subscription_kind;
+
+typedef enum bh_loss { BH_LOSS_CONSUMER, BH_LOSS_CHANNEL, BH_LOSS_CONNECTION } bh_loss;
+
+%record(bh_subscription_step, 5, BH_PUT(kind) BH_PUT(event) BH_PUT(status) BH_PUT(delay_ms) BH_PUT(due_ms))
+
+%object(Subscription, bh_subscription)
+%extend bh_subscription {
+    void next(int may_subscribe, int64_t now_ms, bh_subscription_step *out);
+    void declared();
+    void subscribed();
+    void lost(bh_loss loss, int64_t now_ms);
+    void failed(bh_status status, int64_t now_ms);
+    void settled();
+    void stop();
+    int is_consuming();
+}
+bh_status bh_subscription_new(bh_subscription **out, const bh_policy *back_off, bh_bytes random);
+
+/* --- calls ------------------------------------------------------------------------------------------------------- */
+
+typedef enum bh_arrival_kind { BH_ARRIVAL_CALL, BH_ARRIVAL_WAIT, BH_ARRIVAL_ACK } bh_arrival_kind;
+
+%record(bh_arrival, 3, BH_PUT(kind) BH_PUT(call) BH_PUT(action))
+
+%constant int BH_CALLS_MOST = BH_CALLS_MOST;
+
+%object(Calls, bh_calls)
+%extend bh_calls {
+    int64_t open_channel();
+    void arrive(int64_t channel, const bh_history *history, bh_bytes queue, bh_bytes body, int redelivered,
+                int64_t now_ms, bh_arrival *out);
+    void end(int64_t call, bh_action action, int64_t now_ms);
+    void lose_channel(int64_t channel, int64_t most, int64_t now_ms);
+}
+bh_status bh_calls_new(bh_calls **out, bh_bytes random);
+
 /* --- metrics ----------------------------------------------------------------------------------------------------- */
 
 typedef enum bh_instrument { BH_INSTRUMENT_COUNTER, BH_INSTRUMENT_GAUGE, BH_INSTRUMENT_HISTOGRAM } bh_instrument;

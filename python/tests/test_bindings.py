@@ -19,6 +19,8 @@ NOUNS = (
     "breaker",
     "breakers",
     "flow",
+    "subscription",
+    "calls",
     "successes",
     "plan",
     "topology",

@@ -12,6 +12,8 @@ Suite *suite_successes(void);
 Suite *suite_policy(void);
 Suite *suite_breaker(void);
 Suite *suite_flow(void);
+Suite *suite_subscription(void);
+Suite *suite_calls(void);
 Suite *suite_plan(void);
 Suite *suite_replay(void);
 Suite *suite_topology(void);

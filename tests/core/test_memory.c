@@ -575,6 +575,51 @@ START_TEST(test_each_allocation_of_breakers_may_fail_once)
 }
 END_TEST
 
+static bh_subscription *subscription;
+
+static void play_subscription(decision *self)
+{
+    bh_subscription_step step = {.kind = BH_SUBSCRIPTION_REST};
+    TRY(self, BH_OK, bh_back_off_new(&self->policy));
+    TRY(self, BH_OK,
+        bh_subscription_new(&subscription, self->policy, (bh_bytes){random_bytes, BH_SUBSCRIPTION_RANDOM_BYTES}));
+    bh_subscription_next(subscription, 1, 0, &step);
+    self->different += step.kind != BH_SUBSCRIPTION_DECLARE;
+}
+
+static void drop_subscription(decision *self)
+{
+    bh_subscription_free(subscription);
+    subscription = NULL;
+    free_all(self);
+}
+
+START_TEST(test_each_allocation_of_a_subscription_may_fail_once)
+{
+    fail_each(play_subscription, drop_subscription, 1);
+}
+END_TEST
+
+static bh_calls *calls;
+
+static void play_calls(decision *self)
+{
+    TRY(self, BH_OK, bh_calls_new(&calls, (bh_bytes){random_bytes, BH_CALLS_RANDOM_BYTES}));
+}
+
+static void drop_calls(decision *self)
+{
+    bh_calls_free(calls);
+    calls = NULL;
+    free_all(self);
+}
+
+START_TEST(test_each_allocation_of_calls_may_fail_once)
+{
+    fail_each(play_calls, drop_calls, 1);
+}
+END_TEST
+
 static void use_breaker(int64_t now_ms)
 {
     bh_permit permits[40];
@@ -786,6 +831,8 @@ static Suite *suite_memory(void)
     tcase_add_test(tests, test_each_allocation_of_declaring_may_fail_once);
     tcase_add_test(tests, test_each_allocation_of_breakers_may_fail_once);
     tcase_add_test(tests, test_a_breaker_allocates_nothing_after_it_was_made);
+    tcase_add_test(tests, test_each_allocation_of_a_subscription_may_fail_once);
+    tcase_add_test(tests, test_each_allocation_of_calls_may_fail_once);
     tcase_add_test(tests, test_each_allocation_of_a_ledger_may_fail_once);
     tcase_add_test(tests, test_a_ledger_allocates_nothing_where_no_more_is_in_hand_than_before);
     suite_add_tcase(suite, tests);

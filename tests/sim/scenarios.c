@@ -394,6 +394,21 @@ START_TEST(a_queue_that_is_deleted_again_and_again_leaves_no_channel)
 }
 END_TEST
 
+/* No message is settled in between, so the back-off grows. */
+START_TEST(a_queue_that_is_deleted_each_second_is_consumed_less_and_less_often)
+{
+    for (int i = 0; i < VERSIONS; i++) {
+        history it = usual("queue deleted each second", 1, 100, &always_succeed);
+        it.version = versions[i];
+        for (int j = 0; j < 14; j++)
+            add_fault(&it, (fault){.kind = FAULT_DELETE_QUEUE, .at_ms = 2000 + 1000 * j});
+        outcome out = play(&it);
+        ck_assert_int_ge(out.events[BH_EVENT_CANCELLED], 4);
+        ck_assert_int_le(out.events[BH_EVENT_CANCELLED], 9);
+    }
+}
+END_TEST
+
 START_TEST(retries_that_fall_due_while_queue_and_worker_are_away_come_back)
 {
     history it = usual("queue and worker away", 10, 100, &fail_first);
@@ -768,6 +783,7 @@ Suite *suite_scenarios(void)
         a_node_that_is_alone_for_100_s_doubles_few,
         a_handler_that_outlives_the_consumer_timeout_stops_no_other_message,
         a_queue_that_is_deleted_again_and_again_leaves_no_channel,
+        a_queue_that_is_deleted_each_second_is_consumed_less_and_less_often,
         retries_that_fall_due_while_queue_and_worker_are_away_come_back,
         a_rung_that_cannot_be_declared_stops_no_other_message,
         a_deleted_work_queue_is_declared_again,

@@ -3,6 +3,7 @@
 #define BACKHOP_HISTORY_INTERNAL_H
 
 #include "base/report.h"
+#include "base/siphash.h"
 
 #include <backhop/adapter/history.h>
 
@@ -32,6 +33,13 @@ enum { BH__HISTORY_ID_ROOM = 2 * BH_HISTORY_ID_RANDOM_BYTES + 1 };
 
 /* Writes the hexadecimal digits of random bytes, and a zero byte. */
 void bh__history_write_id(const char *random, char out[BH__HISTORY_ID_ROOM]);
+
+/*
+ * Returns a number that is equal for deliveries of one message. It differs if the queue, id, exchange, routing key,
+ * attempt, replay or body differs. Returns 0 if the message has no id. Strategy native counts lost deliveries as
+ * attempts: the next delivery then has another count, and is the same message.
+ */
+uint64_t bh__history_fingerprint(const bh_history *self, bh__siphash_key key, bh_bytes queue, bh_bytes body);
 
 /* Returns the buffer of bh_history_explanation. */
 bh__report *bh__history_story(bh_history *self);

@@ -1,5 +1,5 @@
 /* Successes: a ring of fingerprints. */
-#include "base/siphash.h"
+#include "history/internal.h"
 
 #include <backhop/adapter/successes.h>
 #include <stdlib.h>
@@ -40,31 +40,6 @@ void bh_successes_free(bh_successes *self)
     free(self);
 }
 
-/*
- * Returns the fingerprint of a message; 0 if it has no id. Strategy native counts lost deliveries as attempts: the next
- * delivery then has another count, and is the same message.
- */
-static uint64_t fingerprint_of(const bh_successes *self, const bh_history *history, bh_bytes queue, bh_bytes body)
-{
-    bh_past past;
-    bh_bytes id = bh_history_id(history);
-    if (!id.size)
-        return 0;
-    bh_history_past(history, &past);
-    const uint64_t parts[] = {
-        bh__siphash(self->key, queue),
-        bh__siphash(self->key, id),
-        bh__siphash(self->key, bh_history_exchange(history)),
-        bh__siphash(self->key, bh_history_routing_key(history)),
-        bh__siphash(self->key, body),
-        past.source == BH_SOURCE_DELIVERY_COUNT ? 0 : (uint64_t)past.attempts,
-        (uint64_t)past.deferrals,
-        (uint64_t)past.replays,
-    };
-    uint64_t sum = bh__siphash(self->key, (bh_bytes){(const char *)parts, sizeof parts});
-    return sum ? sum : 1;
-}
-
 static void drop(bh_successes *self, success *of)
 {
     self->count -= of->message != 0;
@@ -75,7 +50,8 @@ static void drop(bh_successes *self, success *of)
 
 void bh_successes_keep(bh_successes *self, const bh_history *history, bh_bytes queue, bh_bytes body, int64_t now_ms)
 {
-    uint64_t message = self && history && queue.data && body.data ? fingerprint_of(self, history, queue, body) : 0;
+    uint64_t message =
+        self && history && queue.data && body.data ? bh__history_fingerprint(history, self->key, queue, body) : 0;
     if (!message)
         return;
     success *to = &self->ring[self->next];
@@ -90,7 +66,7 @@ int bh_successes_take(bh_successes *self, const bh_history *history, bh_bytes qu
 {
     if (!self || !history || !queue.data || !body.data || !redelivered || !self->count)
         return 0;
-    uint64_t message = fingerprint_of(self, history, queue, body);
+    uint64_t message = bh__history_fingerprint(history, self->key, queue, body);
     for (size_t i = 0; message && i < self->used; i++) {
         success *found = &self->ring[i];
         if (found->message != message)

@@ -103,6 +103,7 @@ static void on_cancel(bh__consumer *self, bh__context *context, const amqp_basic
                                                     "longer than the broker's consumer timeout"
                                                   : "the queue was deleted, or is not available",
                                 0);
+    self->retry_ms = context->setup.back_off.due_ms;
     if (self->is_doubtful) /* looks for the queue at once, before another worker declares it again */
         context->setup.back_off.due_ms = self->cancelled_ms;
 }

@@ -11,6 +11,7 @@ typedef struct bh__consumer {
     int is_doubtful;      /* cancelled, and it is not known yet if the broker requeued the messages in hand */
     int64_t cancelled_ms; /* when, if is_doubtful */
     int64_t held_ms;      /* how long the oldest message was in hand then */
+    int64_t retry_ms;     /* the end of the back-off that the cancel began */
     amqp_channel_t channel;
     int64_t ledger_channel; /* the channel in the ledger */
     char tag[32];

@@ -100,11 +100,8 @@ const char *bh__draw(bh__context *self, size_t size)
 int64_t bh__note_failure(bh__context *self, bh__back_off *state)
 {
     const char *drawn = bh__draw(self, 8);
-    state->failures++;
-    state->wait_ms = bh_policy_delay_ms(self->settings->back_off, state->failures, state->wait_ms,
-                                        drawn ? bh__random_number(drawn) : 0.5);
-    state->due_ms = bh__monotonic_ms() + state->wait_ms;
-    return state->wait_ms;
+    return bh__back_off_fail(state, self->settings->back_off, drawn ? bh__random_number(drawn) : 0.5,
+                             bh__monotonic_ms());
 }
 
 /* ----------------------------------------------------------------------------------------------------------- telling */

@@ -10,16 +10,10 @@
 #include "worker/wire/message.h"
 
 #include "base/siphash.h"
+#include "flow/back_off.h"
 
 #include <backhop/adapter/flow.h>
 #include <backhop/adapter/ledger.h>
-
-/* When a failed step is tried again. Zeroed: now. */
-typedef struct bh__back_off {
-    int64_t failures; /* in a row */
-    int64_t wait_ms;  /* the last delay */
-    int64_t due_ms;   /* monotonic */
-} bh__back_off;
 
 /* One of the worker's connections, and when to try it again. */
 typedef struct bh__connection {

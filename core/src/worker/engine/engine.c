@@ -42,12 +42,12 @@ static amqp_channel_t amqp_channel_of(const bh__engine *self, int64_t ledger_cha
     return self->parked_reader.is_open && self->parked_reader.ledger_channel == ledger_channel ? BH__CHANNEL_GET : 0;
 }
 
-/* Forgets the failures of before, because messages get settled. A delivery is not enough: the
- * connection can end after each delivery, and each end can count as a failed delivery. */
+/* Starts the back-off again (flow/back_off.h). A delivery is not enough: the connection can end after each delivery,
+ * and each end can count as a failed delivery. */
 static void note_settled(bh__context *context)
 {
     context->consume.has_worked = 1;
-    context->setup.back_off.failures = 0;
+    bh__back_off_forget(&context->setup.back_off);
 }
 
 static void on_ack_step(bh__engine *self, const bh_step *step)

@@ -176,8 +176,10 @@ bh_status bh__resolve_cancel(bh__runner *self)
         return BH_OK;
     }
     consumer->is_doubtful = 0;
+    self->context->setup.back_off.due_ms = consumer->retry_ms;
     if (status == BH_ERR_MISSING)
-        self->context->setup.back_off.due_ms = now_ms + MISSING_MS;
+        self->context->setup.back_off.due_ms =
+            consumer->retry_ms > now_ms + MISSING_MS ? consumer->retry_ms : now_ms + MISSING_MS;
     else if (consumer->held_ms >= SHORTEST_TIMEOUT_MS) /* else it was deleted, and someone declared it again */
         abandon_channel(self);
     return BH_OK;

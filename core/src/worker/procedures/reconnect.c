@@ -62,7 +62,7 @@ static void end_if_broken(bh__runner *self, bh__connection *connection)
     context->setup.is_ready = context->setup.is_declared = 0;
     self->next_uri += connection == &context->consume; /* tries the next URI */
     if (connection->has_worked || bh__monotonic_ms() - connection->opened_ms >= BH__LASTED_MS)
-        connection->back_off.failures = 0;
+        bh__back_off_forget(&connection->back_off);
     int64_t delay_ms = bh__note_failure(context, &connection->back_off);
     if (connection == &context->consume)
         explain_internal_errors(connection);
