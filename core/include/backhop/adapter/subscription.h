@@ -51,7 +51,7 @@ typedef struct bh_subscription_step {
     int64_t due_ms; /* of BH_SUBSCRIPTION_REST: when to call bh_subscription_next again, or BH_SUBSCRIPTION_NEVER */
 } bh_subscription_step;
 
-/* What ended a consumer. */
+/* The losses that end a consumer. */
 typedef enum bh_loss {
     BH_LOSS_CONSUMER,  /* basic.cancel of the broker */
     BH_LOSS_CHANNEL,   /* channel.close, or the application closed the channel */
