@@ -208,11 +208,12 @@ static int counts_deliveries(void)
 static void check_attempt(account *message, int64_t attempt, int queue)
 {
     int doubles = witness_doubles(message);
-    if (message->begins_anew && attempt == 1) { /* replayed */
+    int is_parked = message->begins_anew || (message->is_unroutable && it.of->has_relay); /* relays park there too */
+    if (is_parked && attempt == 1) {                                                      /* replayed */
         message->failures_before += message->failures;
         message->failures = message->waits = 0;
     }
-    message->begins_anew = 0;
+    message->begins_anew = message->is_unroutable = 0;
     int64_t expected = 1 + message->failures;
     int64_t most = expected + (doubles ? message->failures_before : 0) + (counts_deliveries() ? message->returned : 0);
     if (message->queue != queue)

@@ -423,6 +423,20 @@ START_TEST(retries_that_fall_due_while_queue_and_worker_are_away_come_back)
 }
 END_TEST
 
+START_TEST(retries_of_a_queue_that_was_away_have_no_more_attempts_than_others)
+{
+    history it = usual("poison, and queue and worker away", 10, 100, &always_fail);
+    it.initial_ms = 5000;
+    add_fault(&it, (fault){.kind = FAULT_RESTART, .at_ms = 9000, .for_ms = 60000, .amount = 1000});
+    add_fault(&it, (fault){.kind = FAULT_DELETE_QUEUE, .at_ms = 10500});
+    add_fault(&it, (fault){.kind = FAULT_JUMP, .at_ms = 200000}); /* by 0: two looks later */
+    outcome out = play(&it);
+    ck_assert_int_ge(out.events[BH_EVENT_REPLAYED], 1);
+    ck_assert_int_eq(out.parked, 10);
+    ck_assert_int_eq(out.calls, 50);
+}
+END_TEST
+
 START_TEST(a_rung_that_cannot_be_declared_stops_no_other_message)
 {
     history it = usual("a rung without rights", 20, 1000, &ask_for_5_minutes);
@@ -785,6 +799,7 @@ Suite *suite_scenarios(void)
         a_queue_that_is_deleted_again_and_again_leaves_no_channel,
         a_queue_that_is_deleted_each_second_is_consumed_less_and_less_often,
         retries_that_fall_due_while_queue_and_worker_are_away_come_back,
+        retries_of_a_queue_that_was_away_have_no_more_attempts_than_others,
         a_rung_that_cannot_be_declared_stops_no_other_message,
         a_deleted_work_queue_is_declared_again,
         messages_in_hand_outlive_their_queue_although_another_worker_declares_it,

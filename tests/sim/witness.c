@@ -169,13 +169,15 @@ void witness_watch(void *data, model_fate fate, bh_bytes queue, bh_bytes body)
         of->due_us = it.is_publisher ? 0 : of->next_due_us;
         of->next_due_us = 0;
         break;
-    case MODEL_FATE_ADDED:
+    case MODEL_FATE_ADDED: {
         of->lives++;
-        if (has_suffix(queue, ".parked") || has_suffix(queue, ".unroutable")) {
-            of->begins_anew = 1;
+        int is_parked = has_suffix(queue, ".parked"), is_unroutable = has_suffix(queue, ".unroutable");
+        of->begins_anew |= is_parked;
+        of->is_unroutable |= is_unroutable;
+        if (is_parked || is_unroutable)
             of->due_us = 0;
-        }
         break;
+    }
     case MODEL_FATE_REMOVED:
         of->lives--;
         break;

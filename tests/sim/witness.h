@@ -51,7 +51,8 @@ typedef struct account {
     int copies;    /* copies that were published */
     /* at the broker */
     int lives;           /* in queues, or in hand */
-    int begins_anew;     /* since its last call it came to a parked queue, or to the unroutable one */
+    int begins_anew;     /* since its last call it came to a parked queue */
+    int is_unroutable;   /* since its last call it came to the unroutable queue */
     int stored;          /* copies of workers that it stored */
     int returned;        /* it was in hand, its client settled nothing, and it is ready again */
     int is_split;        /* it was returned, or deleted, but its channel lives: a worker can still call its handler */

@@ -329,6 +329,11 @@ int64_t bh__history_counted_crashes(const bh_history *self)
     return self->counted_crashes;
 }
 
+int64_t bh__history_due_ms(const bh_history *self)
+{
+    return self->due_ms;
+}
+
 static const bh_death no_death = {
     .queue = BH__LITERAL(""),
     .reason = BH__LITERAL(""),

@@ -21,6 +21,8 @@ int bh__history_is_read(const bh_history *self);
 int bh__history_is_back(const bh_history *self);
 /* Returns the part of the crashes of bh_past that bh_plan_guard counted before the last wait. */
 int64_t bh__history_counted_crashes(const bh_history *self);
+/* Returns when the last retry or deferral was due, in ms since the epoch; -1 if that is unknown. */
+int64_t bh__history_due_ms(const bh_history *self);
 
 /*
  * Returns the time since the first failure, in ms; -1 if the message never failed, or if the time is unknown.

@@ -79,8 +79,8 @@ void bh__plan_set_return_key(bh_plan *self, const bh__plan_input *in);
 void bh__plan_set_headers(bh_plan *self, const bh__plan_input *in);
 /* Sets the headers that a parked message needs at least, most important first. */
 void bh__plan_set_least_headers(bh_plan *self, const bh__plan_input *in);
-/* Sets the headers of a replayed copy. */
-void bh__plan_set_replay_headers(bh_plan *self, const bh__plan_input *in);
+/* Sets the headers of a replayed copy. goes_on: 1 if it keeps the times and the error of its last failure. */
+void bh__plan_set_replay_headers(bh_plan *self, const bh__plan_input *in, int goes_on);
 
 /* -------------------------------------------------------------------------------------------------------- fit.c */
 

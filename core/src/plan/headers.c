@@ -182,13 +182,34 @@ void bh__plan_set_least_headers(bh_plan *self, const bh__plan_input *in)
     set_origin(self, in);
 }
 
-void bh__plan_set_replay_headers(bh_plan *self, const bh__plan_input *in)
+/* Sets the times of the last failure: the lateness is counted by the due time. */
+static void keep_times(bh_plan *self, const bh__plan_input *in)
 {
+    bh_past past = bh__history_past(in->history);
+    int64_t due_ms = bh__history_due_ms(in->history);
+    if (past.first_failure_ms >= 0)
+        bh__plan_set_int(self, "backhop-first-failure", past.first_failure_ms);
+    if (past.last_delay_ms >= 0)
+        bh__plan_set_int(self, "backhop-delay", past.last_delay_ms);
+    if (due_ms >= 0)
+        bh__plan_set_int(self, "backhop-due", due_ms);
+}
+
+void bh__plan_set_replay_headers(bh_plan *self, const bh__plan_input *in, int goes_on)
+{
+    bh_past past = bh__history_past(in->history);
     set_queue(self, in);
-    bh__plan_set_int(self, "backhop-attempts", 0); /* counts before a legacy counter, which the copy keeps */
+    bh__plan_set_int(self, "backhop-attempts",
+                     self->attempts); /* counts before a legacy counter, which the copy keeps */
+    if (self->deferrals > 0)
+        bh__plan_set_int(self, "backhop-deferrals", self->deferrals);
     set_counts(self, in);
+    if (goes_on)
+        keep_times(self, in);
     set_id(self, in);
     set_origin(self, in);
+    if (goes_on && past.last_error.size > 0)
+        set_string(self, "backhop-error", past.last_error);
     set_traceparent(self, in);
     save_properties(self, in); /* somebody put it into the parked queue by hand */
 }

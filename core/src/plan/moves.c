@@ -6,6 +6,25 @@
 #include "plan/data.h"
 #include "topology/internal.h"
 
+/*
+ * Returns 1 if the message is a retry that came back to no queue. It was not parked, and the alternate exchange of the
+ * return exchange brought it to the unroutable queue. RabbitMQ keeps the exchange's name then.
+ */
+static int is_stranded(const bh__plan_input *in)
+{
+    bh_bytes exchange = bh__topology_return_exchange(in->topology);
+    return exchange.size > 0 && bh__same(bh_delivery_exchange(in->delivery), exchange) &&
+           bh__history_past(in->history).parked.size == 0;
+}
+
+/* Takes over the counts of the history. x-delivery-count is left out: it counts reads of the unroutable queue. */
+static void continue_history(bh_plan *self, const bh_history *history)
+{
+    self->attempts = bh_history_attempts(history);
+    self->deferrals = bh__history_past(history).deferrals;
+    self->crashes = bh__history_counted_crashes(history);
+}
+
 bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
                          const bh_topology *topology, bh_bytes random)
 {
@@ -16,7 +35,10 @@ bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_hi
     if (status != BH_OK)
         return status;
     self->action = BH_ACTION_REPLAY;
-    bh__plan_set_replay_headers(self, &in);
+    int goes_on = is_stranded(&in);
+    if (goes_on)
+        continue_history(self, history);
+    bh__plan_set_replay_headers(self, &in, goes_on);
     bh_strategy strategy = bh_topology_strategy(topology);
     if (strategy == BH_STRATEGY_NATIVE) {
         bh__plan_address(self, bh_str(""), bh_topology_queue(topology));

@@ -666,7 +666,7 @@ function testOver (client) {
       assert.equal(await retrier.replay(), 1)
       await handler.saw(2)
       const { content, attempt, history } = handler.messages[1]
-      assert.deepEqual([String(content), attempt, history.replays], ['own', 1, 1])
+      assert.deepEqual([String(content), attempt, history.replays], ['own', 2, 1])
       await arrived(2)
       assert.equal(await retrier.replay(), 0)
       assert.deepEqual(await broker.bodies(unroutable, 2), ['0', '1'])

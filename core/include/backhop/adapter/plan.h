@@ -155,6 +155,9 @@ BH_API bh_status bh_plan_guard(bh_plan *self, const bh_delivery *delivery, const
  * Decides to move a parked message back to its work queue, and to no other queue. Clears its history; keeps its id and its
  * first exchange and routing key. Increments backhop-replays. Saves expiration, user-id and CC, as every copy does.
  *
+ * A retry that came back to no queue was not parked: it has no backhop-parked, and the delivery's exchange is the return
+ * exchange. It keeps its history, so it has only the attempts that remain.
+ *
  * Arguments and errors: as bh_plan_make.
  */
 BH_API bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
