@@ -4,6 +4,7 @@
 #include "common/libcurl.h"
 #include "common/output.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@ struct http {
     size_t size;
     char error[CURL_ERROR_SIZE];
     const char *user, *password, *ca_file;
+    atomic_int is_stopped;
 };
 
 /* The functions of libcurl that are called. */
@@ -61,7 +63,10 @@ http_result http_new(http **out, const char *user, const char *password, const c
     if (!load())
         return HTTP_NO_LIBRARY;
     http *self = must(calloc(1, sizeof *self));
-    *self = (http){.easy = must(curl.easy_init()), .user = user, .password = password, .ca_file = ca_file};
+    self->easy = must(curl.easy_init());
+    self->user = user;
+    self->password = password;
+    self->ca_file = ca_file;
     *out = self;
     return HTTP_ANSWERED;
 }
@@ -73,6 +78,16 @@ void http_free(http *self)
     curl.easy_cleanup(self->easy);
     free(self->body);
     free(self);
+}
+
+void http_stop(http *self)
+{
+    atomic_store(&self->is_stopped, 1);
+}
+
+int http_is_stopped(const http *self)
+{
+    return atomic_load(&self->is_stopped);
 }
 
 static size_t on_data(char *data, size_t size, size_t count, void *of)
@@ -90,8 +105,8 @@ static size_t on_data(char *data, size_t size, size_t count, void *of)
 /* Called by libcurl about once a second. A result other than 0 ends the transfer. */
 static int on_progress(void *of, curl_off_t size, curl_off_t got, curl_off_t to_send, curl_off_t sent)
 {
-    (void)of, (void)size, (void)got, (void)to_send, (void)sent;
-    return is_interrupted();
+    (void)size, (void)got, (void)to_send, (void)sent;
+    return is_interrupted() || http_is_stopped(of);
 }
 
 static http_result result_of(CURLcode code)
@@ -126,6 +141,7 @@ http_result http_get(http *self, const char *url, long *status, const char **bod
     curl.easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_data);
     curl.easy_setopt(easy, CURLOPT_WRITEDATA, self);
     curl.easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl.easy_setopt(easy, CURLOPT_XFERINFODATA, self);
     curl.easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
     curl.easy_setopt(easy, CURLOPT_PROXY, ""); /* a proxy of the environment would get the broker's password */
     if (*self->user) {
@@ -157,6 +173,17 @@ http_result http_new(http **out, const char *user, const char *password, const c
 void http_free(http *self)
 {
     (void)self;
+}
+
+void http_stop(http *self)
+{
+    (void)self;
+}
+
+int http_is_stopped(const http *self)
+{
+    (void)self;
+    return 0;
 }
 
 http_result http_get(http *self, const char *url, long *status, const char **body, size_t *size, char problem[256])

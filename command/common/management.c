@@ -76,6 +76,11 @@ void management_close(management *self)
     free(self);
 }
 
+void management_stop(management *self)
+{
+    http_stop(self->client);
+}
+
 /* -------------------------------------------------------------------------------------------------------------- getting */
 
 /* Writes a name into a URL. RFC 3986's unreserved characters stay; all others are escaped. */
@@ -115,7 +120,7 @@ static int place_size(const management *self)
 
 static int complain_result(const management *self, http_result result, const char *problem)
 {
-    if (is_interrupted())
+    if (is_interrupted() || http_is_stopped(self->client))
         return EXIT_INTERRUPTED;
     switch (result) {
     case HTTP_NO_URL:

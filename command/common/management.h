@@ -28,6 +28,8 @@ const char *management_url(const char *typed);
  * URL, 69 no libcurl. Sends no request yet. */
 int management_open(management **out, const char *url, const broker_options *broker);
 void management_close(management *self);
+/* Ends a request of another thread within a second, without a complaint. Later requests fail too. */
+void management_stop(management *self);
 /*
  * Gets an object or a list: EX_OK, with *out to be freed by json_decref, or NULL if the API has no such thing (404). Or complains and
  * returns the exit code: 69, 75 no answer, 77 a wrong password. In the path, which goes on behind "/api/", %v is the vhost, and each %s a name

@@ -99,6 +99,7 @@ void listing_close(listing *self)
 {
     if (!self)
         return;
+    management_stop(self->api);
     shutdown(self->sides[0], SHUT_RDWR);
     pthread_join(self->thread, NULL);
     close(self->sides[0]);

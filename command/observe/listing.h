@@ -1,5 +1,5 @@
 /*
- * Listing: lists queues by the management API in a thread of its own, so that a silent API delays no scrape.
+ * Listing: lists queues by the management API in a thread of its own, so that a silent API delays no scrape and no screen.
  *
  *     listing_open(&it, management);
  *     while (...)
@@ -24,7 +24,7 @@ typedef struct listed {
 
 /* Starts the thread. Only the thread uses `api` until listing_close. Complains and returns 0 if it cannot. */
 int listing_open(listing **out, management *api);
-/* Ends the thread. If it waits for an answer, it ends a second after an interrupt, or with the answer. NULL is allowed. */
+/* Ends the thread and its request, within a second; `api` answers no more. NULL is allowed. */
 void listing_close(listing *self);
 /*
  * Lists queues, and waits for the API for up to 2 s. Returns 1 with the answer in *out, which listed_free frees.

@@ -2,6 +2,7 @@
 #include "common/command.h"
 #include "observe/answers.h"
 #include "observe/depths.h"
+#include "observe/listing.h"
 #include "common/management.h"
 #include "common/output.h"
 
@@ -22,6 +23,8 @@ typedef struct top {
     int once;
     int json;
     management *management; /* NULL: not offered */
+    listing *listing;       /* NULL: no management API */
+    int has_complained;     /* that the API is silent */
     depths seen;
     int64_t looked_ms; /* since the epoch: the time of these depths; 0: not read yet */
     answers answers;
@@ -278,12 +281,28 @@ static void show_look(top *self, const connection *broker, int is_live)
         print_once(self);
 }
 
+/* Adds the wait queues of other policies. A silent API delays the first look alone. */
+static void add_waiting(top *self, int is_live)
+{
+    listed found;
+    const char *prefix = depths_wanted(&self->seen);
+    if (!self->listing || !*prefix)
+        return;
+    if (listing_ask(self->listing, 0, prefix, &found)) {
+        depths_add_waiting(&self->seen, &found.waiting);
+        listed_free(&found);
+    } else if (!is_live && !self->has_complained && !is_interrupted()) {
+        self->has_complained = 1;
+        complain("the management API has not answered; wait queues of other policies are missing");
+    }
+}
+
 static bh_status look_on(top *self, connection *broker, int is_live, int has_keys)
 {
     bh_status status = BH_OK;
     while (!wait_for_answer(self, broker, is_live, has_keys, &status) && status == BH_OK && !is_interrupted()) {
         int64_t until_ms = bh__monotonic_ms() + self->interval_ms;
-        depths_find(&self->seen, self->management);
+        add_waiting(self, is_live);
         status = depths_read(&self->seen, broker);
         if (status != BH_OK || is_interrupted())
             break;
@@ -329,7 +348,6 @@ int top_main(int count, char **arguments)
                           "unroutable, until q or Ctrl-C. AMQP cannot show messages that consumers have in hand.\n");
     if (self.interval_ms < LEAST_INTERVAL_MS)
         options_refuse("--interval: at least 100ms");
-    connection *broker;
     catch_interrupts();
     api = management_url(api);
     int code = management_name_queues(&queues, api, &self.broker, count - at, arguments + at);
@@ -339,10 +357,15 @@ int top_main(int count, char **arguments)
     queue_names_free(&queues);
     if (api)
         management_open(&self.management, api, &self.broker); /* if it fails, the policy's wait queues are shown */
-    code = connection_open(&broker, &self.broker, "top");
+    if (self.management && !listing_open(&self.listing, self.management))
+        code = EX_OSERR;
+    connection *broker = NULL;
+    if (code == EX_OK)
+        code = connection_open(&broker, &self.broker, "top");
     if (code == EX_OK)
         code = watch(&self, broker);
     connection_close(broker);
+    listing_close(self.listing);
     management_close(self.management);
     depths_free(&self.seen);
     return output_end(code);

@@ -367,6 +367,27 @@ class Watching(LiveCase):
             self.assertEqual(terminal.wait(), 0)
 
     @long
+    def test_a_screen_shows_depths_while_the_management_api_is_silent(self):
+        queue, end = self.parked(3, "bad"), threading.Event()
+
+        def never(_: int) -> None:
+            end.wait()
+
+        with api(never) as (url, _), contextlib.ExitStack() as ends:
+            ends.callback(end.set)
+            begun = time.monotonic()
+            with Terminal("top", queue, "--management", url) as terminal:
+                terminal.expect("Ctrl-C ends it")
+                rig("fill", queue + ".parked", 4)
+                terminal.expect("\u2584\u2588")  # 3, then 7
+                terminal.type("q")
+                self.assertEqual(terminal.wait(), 0)
+            once = self.ok("top", queue, "--once", "--management", url)
+            self.assertLess(time.monotonic() - begun, API_ANSWER_S / 2)
+        self.assertRegex(once.stdout, rf"parked +{queue}\.parked +7")
+        self.assertIn("the management API has not answered; wait queues of other policies are missing", once.stderr)
+
+    @long
     def test_o27_one_look_at_a_silent_broker_fails(self):
         queue = self.parked(1, "bad")
         with contextlib.closing(Proxy(os.environ["AMQP_URL"])) as proxy:
