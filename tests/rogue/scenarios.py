@@ -32,6 +32,7 @@ from broker import (
 )
 
 TERMINAL = "\x1b]0;PWN\x07\x1b[2J\x9b31m\u202eevil\u2028\r\n".encode()
+LARGE = 64 * 2**20 + 1
 ALL: list[Scenario] = []
 
 
@@ -125,6 +126,20 @@ scenario(
     "a frame of four gigabytes",
     connected(4),
     answers={"deliveries": b"\x01\0\x04\xff\xff\xff\xffx"},
+)
+scenario(
+    "a body in a frame of more than 64 MiB, and frames have no limit",
+    lambda run: connected(4)(run) and saw("disconnected")(run),
+    answers={
+        "tune": tune(frame_max=0),
+        "deliveries": lambda peer, channel, honest: (
+            peer.deliver(channel, 1, size=LARGE, body=b"")
+            + struct.pack(">BHI", BODY, channel, LARGE)
+            + b"x" * 2**20  # the rest would come if the client waited for it
+        ),
+    },
+    is_for_python=False,  # there a client reads it
+    is_for_command=False,
 )
 scenario(
     "a frame is shorter than it says",

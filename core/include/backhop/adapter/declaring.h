@@ -138,7 +138,7 @@ BH_API bh_status bh_declaring_begin(bh_declaring *self, bh_mode mode, int64_t ru
  * BH_MODE_CREATE first binds the work queue again, because AMQP cannot check a binding. An exchange
  * that was deleted and declared again has lost its bindings. If the exchange is missing,
  * BH_MODE_CREATE declares the whole topology. One step then removes the work queue's binding before
- * it is made: RabbitMQ 4.3 can keep a binding that routes nothing.
+ * it is made: RabbitMQ 4.3 (also 4.3.6) can keep a binding that routes nothing.
  *
  * BH_MODE_VERIFY only looks. BH_MODE_NONE has no steps, and no strategy without a return exchange.
  *
