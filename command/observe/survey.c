@@ -466,6 +466,43 @@ static void examine_kind(doctor *self, const depth *queue, const json_t *found)
     }
 }
 
+/* Returns 1 if the topology has quorum queues that dead-letter: its wait queues. */
+static int has_quorum_waits(const bh_topology *topology)
+{
+    bh_declaration it;
+    for (size_t i = 0; bh_topology_declaration(topology, i, &it) == BH_OK; i++) {
+        int is_quorum = 0, is_wait = 0;
+        for (size_t j = 0; it.kind == BH_DECLARE_QUEUE && j < it.argument_count; j++) {
+            const bh_argument *each = &it.arguments[j];
+            is_quorum |= strcmp(each->name.data, "x-queue-type") == 0 && strcmp(each->string.data, "quorum") == 0;
+            is_wait |= strcmp(each->name.data, "x-dead-letter-exchange") == 0;
+        }
+        if (is_quorum && is_wait && strcmp(it.name.data, bh_topology_queue(topology).data) != 0)
+            return 1;
+    }
+    return 0;
+}
+
+/*
+ * Notes a work queue whose urgent retries delay others (W4). RabbitMQ 4.0 to 4.2 gives a quorum queue two levels, and
+ * looks at the urgent one first. A quorum work queue needs no argument for priorities, so only a classic one shows them.
+ */
+static void examine_priorities(doctor *self, const bh_topology *topology, const json_t *found)
+{
+    enum { NORMAL = 4 };
+    char what[TEXT];
+    int major = 0, minor = 0;
+    const json_t *most = json_object_get(json_object_get(found, "arguments"), "x-max-priority");
+    sscanf(self->connection->link.version, "%d.%d", &major, &minor); /* NOLINT(cert-err34-c) */
+    if (major != 4 || minor > 2 || json_integer_value(most) <= NORMAL || !has_quorum_waits(topology))
+        return;
+    snprintf(what, sizeof what, "Work queue \"%s\" has x-max-priority %lld.", bh_topology_queue(topology).data,
+             (long long)json_integer_value(most));
+    doctor_find(self, 0, what,
+                "On RabbitMQ 4.0 to 4.2, retries with a priority above 4 delay all other retries of their wait queue.",
+                "give the queue a namespace of its own, take queue type classic, or upgrade to 4.3");
+}
+
 static int examine_queue(doctor *self, const bh_topology *topology, const depth *queue)
 {
     json_t *found = NULL;
@@ -485,6 +522,8 @@ static int examine_queue(doctor *self, const bh_topology *topology, const depth 
     }
     if (queue->kind == DEPTH_WORK)
         examine_kind(self, queue, found);
+    if (queue->kind == DEPTH_WORK)
+        examine_priorities(self, topology, found);
     if (queue->kind == DEPTH_WORK && bh_topology_strategy(topology) != BH_STRATEGY_REJECT)
         examine_dead_letter_exchange(self, topology, found);
     examine_arguments(self, queue, it, found);

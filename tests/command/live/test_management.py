@@ -234,6 +234,17 @@ class Management(Managed):
                 found = self.findings(queue, "--namespace", ns, "--patience", "0s")
                 self.assertIn(f'Work queue "{queue}" {told}.', found)
 
+    def test_w4_a_work_queue_with_priorities_is_noted_if_its_urgent_retries_delay_others(self) -> None:
+        for priorities, waits, is_told in ((10, "quorum", (4, 0) <= self.version < (4, 3)), (4, "quorum", False), (10, "classic", False)):
+            with self.subTest(priorities=priorities, waits=waits):
+                queue, ns = self.queue(), self.queue()
+                self.tell("PUT", f"queues/%2F/{queue}", {"durable": True, "arguments": {"x-queue-type": "classic", "x-max-priority": priorities}})
+                options = (queue, "--namespace", ns, "--queue-type", waits)
+                self.ok("topology", "declare", *options)
+                found = run("doctor", "-m", URL, "--json", "--patience", "0s", *options).objects
+                told = [each["severity"] for each in found if each["finding"] == f'Work queue "{queue}" has x-max-priority 10.']
+                self.assertEqual(told, ["note"] if is_told else [])
+
     def test_o4_3_a_limit_of_queues_that_wait_queues_reach_is_found(self) -> None:
         queue, ns = self.queue(), self.queue()
         self.ok("topology", "declare", queue, "--namespace", ns, "--work-queue", "quorum")
