@@ -1,6 +1,6 @@
 'use strict'
 // The switch between versions of the site. docs/_tools/publish makes one directory for each version, and versions.json
-// beside them, which lists their names. If that file is missing, the switch stays hidden.
+// beside them, which lists their names. A site outside such a directory does not request the file, and has no switch.
 
 const { content_root: root } = document.documentElement.dataset
 
@@ -13,12 +13,13 @@ async function pageIn (site) {
 }
 
 async function show () {
+  const here = new URL(root, location.href).pathname.split('/').at(-2)
+  if (!/^\d+[.]\d+[.]\d+$/.test(here)) return
   const all = new URL(root + '../versions.json', location.href)
   const answer = await fetch(all)
   if (!answer.ok) return
   const place = document.querySelector('.versions')
   const select = place.querySelector('select')
-  const here = new URL(root, location.href).pathname.split('/').at(-2)
   for (const name of await answer.json()) select.add(new Option(name, name, name === here, name === here))
   select.addEventListener('change', async () => {
     location.assign(await pageIn(new URL(select.value + '/', all)))

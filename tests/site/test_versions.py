@@ -33,11 +33,16 @@ class Versions(unittest.TestCase):
         shutil.copytree(cls.directory / VERSION, cls.directory / "0.0.9")
         (cls.directory / "0.0.9/playground.html").unlink()
         cls.publish()
-        handler = functools.partial(Handler, directory=cls.directory)
+        cls.address = cls.serve(cls.directory)
+
+    @classmethod
+    def serve(cls, directory):
+        """Serves the directory until the end of the class. Returns its address."""
+        handler = functools.partial(Handler, directory=directory)
         server = cls.enterClassContext(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler))
         threading.Thread(target=server.serve_forever, daemon=True).start()
         cls.addClassCleanup(server.shutdown)
-        cls.address = f"http://127.0.0.1:{server.server_port}"
+        return f"http://127.0.0.1:{server.server_port}"
 
     @classmethod
     def publish(cls):
@@ -70,6 +75,16 @@ class Versions(unittest.TestCase):
         with self.page(f"{self.address}/{VERSION}/playground.html") as page:
             page.locator(".versions select").select_option("0.0.9")
             page.wait_for_url(f"{self.address}/0.0.9/index.html")
+
+    def test_a_site_that_was_not_published_requests_no_list_of_versions(self):
+        site = self.serve(os.environ["BACKHOP_SITE"])
+        with contextlib.closing(self.chromium.new_context()) as context:
+            page, answers = context.new_page(), []
+            page.on("response", lambda answer: answers.append((answer.status, answer.url)))
+            for name in ("index.html", "howto/poison.html"):
+                page.goto(f"{site}/{name}", wait_until="networkidle")
+                self.assertEqual(page.locator(".versions:visible").count(), 0)
+        self.assertEqual([url for status, url in answers if status >= 400 or "versions.json" in url], [])
 
     def test_without_a_list_of_versions_there_is_no_switch(self):
         with self.page(Path(os.environ["BACKHOP_SITE"], "index.html").resolve().as_uri()) as page:
