@@ -163,6 +163,37 @@ START_TEST(X8_methods_that_no_broker_sends_are_not_decoded)
 }
 END_TEST
 
+/* W5: the texts of RabbitMQ 3.10 and 4.3 */
+START_TEST(a_limit_of_connections_is_no_refusal_of_a_user)
+{
+    static const struct {
+        int code;
+        const char *text;
+        bh_status status;
+        const char *advice;
+    } closes[] = {
+        {530, "NOT_ALLOWED - access to vhost '/' refused for user 'guest': connection limit (0) is reached",
+         BH_ERR_CONNECTION, "end other connections or raise the limit"},
+        {530, "NOT_ALLOWED - connection refused for user 'guest': user connection limit (2) is reached",
+         BH_ERR_CONNECTION, "end other connections or raise the limit"},
+        {530, "NOT_ALLOWED - access to vhost '/' refused for user 'guest': vhost '/' is down", BH_ERR_CONNECTION,
+         "start the vhost"},
+        {530, "NOT_ALLOWED - vhost nosuch not found", BH_ERR_ACCESS, "check user, password, vhost"},
+        {403, "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN", BH_ERR_ACCESS,
+         "check user, password, vhost"},
+    };
+    const bh__uri uri = {.host = "host", .port = 5672, .vhost = "/"};
+    bh__report problem = {.status = BH_OK};
+    bh__report_set(&problem, BH_ERR_CONNECTION, "the broker closed the connection (%d %s)", closes[_i].code,
+                   closes[_i].text);
+    wire.link.close_code = (uint16_t)closes[_i].code;
+    ck_assert_int_eq(bh__login_explain(&wire.link, &uri, &problem), closes[_i].status);
+    const char *text = bh__report_text(&problem).data;
+    ck_assert_msg(strstr(text, closes[_i].text) && strstr(text, closes[_i].advice), "%s", text);
+    bh__report_free(&problem);
+}
+END_TEST
+
 Suite *suite_login(void)
 {
     Suite *suite = suite_create("login");
@@ -177,6 +208,7 @@ Suite *suite_login(void)
     tcase_add_loop_test(all, X8_deeply_nested_properties_are_refused_before_they_are_decoded, 0, 2);
     tcase_add_loop_test(all, X8_a_whole_frame_of_nested_properties_is_refused, 0, 2);
     tcase_add_test(all, X8_methods_that_no_broker_sends_are_not_decoded);
+    tcase_add_loop_test(all, a_limit_of_connections_is_no_refusal_of_a_user, 0, 5);
     suite_add_tcase(suite, all);
     return suite;
 }

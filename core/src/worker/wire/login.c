@@ -126,10 +126,22 @@ void bh__login_tune(bh__link *link, const bh__uri *uri, int channel_max)
     bh__link_send(link, 0, AMQP_CONNECTION_TUNE_OK_METHOD, &tune_ok);
 }
 
+/* Returns 1 if the broker refuses all logins for some time: at a limit of connections of vhost, user or node, and while the
+ * vhost is down. RabbitMQ 3.10 to 4.3 use the code of a refused user. */
+static int is_temporary(const char *reason)
+{
+    return strstr(reason, "connection limit (") || strstr(reason, "' is down");
+}
+
 bh_status bh__login_explain(const bh__link *link, const bh__uri *uri, bh__report *problem)
 {
     char reason[512];
     snprintf(reason, sizeof reason, "%s", bh__report_text(problem).data);
+    if (link->close_code == AMQP_NOT_ALLOWED && is_temporary(reason))
+        return bh__report_set(problem, BH_ERR_CONNECTION,
+                              "%s:%d takes no further connection of user %s to vhost %s now: %s; "
+                              "end other connections or raise the limit, or start the vhost",
+                              uri->host, uri->port, link->user, uri->vhost, reason);
     if (link->close_code == AMQP_ACCESS_REFUSED || link->close_code == AMQP_NOT_ALLOWED)
         return bh__report_set(problem, BH_ERR_ACCESS,
                               "%s:%d refused user %s and vhost %s: %s; check user, password, vhost and permissions",

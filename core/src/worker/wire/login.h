@@ -11,8 +11,8 @@
 void bh__login_introduce(bh__link *link, const bh__uri *uri, int has_certificate, const char *name);
 /* Answers connection.tune, which is in link->reply. channel_max: the most channels. */
 void bh__login_tune(bh__link *link, const bh__uri *uri, int channel_max);
-/* Explains a failed login, from what the report has already. Returns BH_ERR_ACCESS, or the
- * report's status. */
+/* Explains a failed login, from what the report has already. Returns BH_ERR_CONNECTION if only a
+ * limit or a stopped vhost refuses it, BH_ERR_ACCESS, or the report's status. */
 bh_status bh__login_explain(const bh__link *link, const bh__uri *uri, bh__report *problem);
 
 #endif
