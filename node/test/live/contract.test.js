@@ -88,6 +88,10 @@ const ENDINGS = {
   error: boom,
   'error-last': boom,
   park: throws(() => new Park('boom')),
+  'park-inside': [
+    ['in a group', throws(() => new AggregateError([new Error('boom'), new Park('inside')]))],
+    ['as a cause', throws(() => new Error('boom', { cause: new Park('inside') }))]
+  ],
   drop: throws(() => new Drop('boom')),
   'retry-after': throws(() => new RetryAfter('60s', 'boom')),
   throttled: throws(() => new Throttled('60s', 'boom')),
@@ -118,6 +122,10 @@ const ENDINGS = {
       message.properties.messageId = 'other'
       message.properties.headers.tenant = 'other'
     }
+    boom()
+  },
+  'spoils-message': (play, message) => {
+    Object.freeze(Object.setPrototypeOf(message, null))
     boom()
   },
   'too-long': [

@@ -147,6 +147,19 @@ PARKS: dict[str, Callable[[], backhop.Park]] = {
     "with a text": lambda: WordyPark("/old/page"),
     "with a reason that raises": lambda: UnreadablePark("/old/page"),
 }
+
+
+def caused_by_a_park() -> BaseException:
+    error = OSError("boom")
+    error.__cause__ = backhop.Park("inside")
+    return error
+
+
+# P4-25: asyncio.TaskGroup raises such a group
+PARKS_INSIDE: dict[str, Callable[[], BaseException]] = {
+    "in a group": lambda: ExceptionGroup("several", [OSError("boom"), backhop.Park("inside")]),  # noqa: F821
+    "as a cause": caused_by_a_park,
+}
 CONTEXT: contextvars.ContextVar[str] = contextvars.ContextVar("context", default="clean")
 
 
@@ -159,6 +172,8 @@ def ends_of(case: dict[str, Any], variant: str) -> Callable[[Message], object]:
             return UNFINISHED[variant]()
         if of == "park-subclass":
             raise PARKS[variant]()
+        if of == "park-inside":
+            raise PARKS_INSIDE[variant]()
         if of == "park":
             raise backhop.Park("boom")
         if of == "drop":
@@ -329,7 +344,7 @@ def plays(*, only_first: bool = False) -> list[Any]:
             marks = [] if only_first or carrier in ("worker", "pika", "rehearse") else [pytest.mark.long]
             members = [*case["members"], *P4_9] if "members" in case else [""]
             for variant in case.get("raises", {}).get("python") or members:
-                if variant == "BaseExceptionGroup" and sys.version_info < (3, 11):
+                if variant in ("BaseExceptionGroup", "in a group") and sys.version_info < (3, 11):
                     continue  # Python 3.10 has no groups of exceptions
                 name = f"{case['id']}{f' {variant}' if variant else ''}, {carrier}"
                 found.append(pytest.param(case, variant, carrier, id=name, marks=marks))

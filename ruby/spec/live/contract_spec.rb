@@ -46,6 +46,22 @@ module Contract
     "a subclass of Exception" => -> { raise Class.new(Exception), "boom" } # rubocop:disable Lint/InheritException
   }.freeze
 
+  # P4-1: work that nothing ran, whose message was acknowledged
+  UNFINISHED = {
+    "a thread" => -> { Thread.new { sleep 60 } },
+    "a lambda" => -> { -> {} },
+    "an enumerator" => -> { [1].each }
+  }.freeze
+
+  # P4-2
+  class NoSuchPage < Backhop::Park
+    def initialize(page) # rubocop:disable Lint/MissingSuper
+      @page = page
+    end
+
+    def message = "no such page: #{@page}"
+  end
+
   TAG = :terminate # of Bunny's pool
   THREAD = {
     "Thread.exit" => -> { Thread.exit },
@@ -72,6 +88,9 @@ module Contract
       "error" => ->(*) { boom },
       "error-last" => ->(*) { boom },
       "park" => ->(*) { raise Backhop::Park, "boom" },
+      "park-subclass" => { "with a text" => ->(*) { raise NoSuchPage, "/old/page" } },
+      "park-inside" => { "as a cause" => ->(*) { raise Backhop::Park, "inside" rescue boom } }, # rubocop:disable Style/RescueModifier
+      "returns-unfinished" => of(UNFINISHED),
       "drop" => ->(*) { raise Backhop::Drop },
       "retry-after" => ->(*) { raise Backhop::RetryAfter.new("60s", "boom") },
       "throttled" => ->(*) { raise Backhop::Throttled.new("60s", "boom") },
@@ -95,6 +114,7 @@ module Contract
         message.properties.headers["tenant"] = "other" if message.respond_to?(:properties)
         boom
       end,
+      "spoils-message" => ->(_, message) { message.freeze && boom },
       "too-long" => ->(play, _) { sleep(play.name == "serve" ? LONG : 0.4) },
       "never-ends" => ->(*) { Queue.new.pop },
       "busy" => ->(play, _) { play.publish("second") && play.await("busy") },
