@@ -126,8 +126,10 @@ void bh__login_tune(bh__link *link, const bh__uri *uri, int channel_max)
     bh__link_send(link, 0, AMQP_CONNECTION_TUNE_OK_METHOD, &tune_ok);
 }
 
-/* Returns 1 if the broker refuses all logins for some time: at a limit of connections of vhost, user or node, and while the
- * vhost is down. RabbitMQ 3.10 to 4.3 use the code of a refused user. */
+/*
+ * Returns 1 if the broker refuses all logins for some time: at a limit of connections of the vhost, user or node, and
+ * while the vhost is down. RabbitMQ 3.10 to 4.3 use the code of a refused user then.
+ */
 static int is_temporary(const char *reason)
 {
     return strstr(reason, "connection limit (") || strstr(reason, "' is down");
