@@ -28,7 +28,8 @@ const ALL = {
 const FIRST = ['worker', 'promises', 'wrap', 'rehearse'] // in the fast profile
 const AT_ONCE = 6 // cases of a carrier
 const ERRORS = {
-  broker: 'BrokerError', clash: 'ClashError', connection: 'ConnectionFailedError', missing: 'MissingError', unpublished: 'MissingError'
+  broker: 'BrokerError', clash: 'ClashError', connection: 'ConnectionFailedError', missing: 'MissingError',
+  publish: 'PublishError', unpublished: 'MissingError'
 }
 const LOOK_MS = 60_000 // BH_LOOK_MS
 
@@ -88,6 +89,7 @@ function valuesOf (event, kind) {
     error_text: event.errorText,
     delay_ms: event.delay,
     level: event.level,
+    has_delay: event.delay > 0,
     is_error: event.error instanceof Error,
     has_duration: event.duration !== undefined,
     has_lateness: event.lateness >= 0,
@@ -284,6 +286,12 @@ class Play {
     await this.until(async () => {
       for (const [name, number] of Object.entries(wanted)) if (await this.counted_in(name) >= number) return true
     })
+  }
+
+  /** A client that connects again parks the message again. Otherwise it stays in its queue. */
+  async redelivered (wanted) {
+    const name = this.name.startsWith('node-amqp') ? 'parked' : 'work'
+    await this.some({ [name]: wanted[name] })
   }
 
   async take (name, { bodies, headers = {}, properties }) {

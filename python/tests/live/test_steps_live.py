@@ -40,6 +40,7 @@ ERRORS = {
     "clash": backhop.ClashError,
     "connection": backhop.ConnectionFailedError,
     "missing": backhop.MissingError,
+    "publish": backhop.PublishError,
     "unpublished": backhop.PublishError,
 }
 
@@ -94,6 +95,7 @@ def values_of(event: backhop.Event) -> dict[str, Any]:
         **{name: getattr(event, name) for name in same.split()},
         "delay_ms": in_ms(event.delay),
         "level": logging.getLevelName(event.level).lower(),
+        "has_delay": event.delay > 0,
         "is_error": event.exception is not None,
         "has_duration": event.duration is not None,
         "has_lateness": event.lateness is not None and 0 <= event.lateness < PATIENCE,
@@ -298,6 +300,11 @@ class Play:
 
     def some(self, wanted: dict[str, int]) -> None:
         self.until(lambda: any((self.counted_in(name) or 0) >= number for name, number in wanted.items()))
+
+    def redelivered(self, wanted: dict[str, int]) -> None:
+        """A client that connects again parks the message again. Otherwise it stays in its queue."""
+        name = "parked" if "robust" in self.carrier else "work"
+        self.some({name: wanted[name]})
 
     def got(self, name: str) -> Iterator[tuple[Any, str]]:
         while (got := self.broker.channel.basic_get(self.place(name), auto_ack=True))[0]:
