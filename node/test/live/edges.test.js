@@ -3,7 +3,6 @@
 
 const assert = require('node:assert/strict')
 const { afterEach, beforeEach, mock } = require('node:test')
-const { setTimeout: sleep } = require('node:timers/promises')
 
 const amqplib = require('amqplib')
 
@@ -11,7 +10,7 @@ const { Policy, Topology, WaitTimeoutError, Worker, buildInfo } = require('backh
 const { Retrier } = require('backhop/amqplib')
 
 const {
-  Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, amqplibUrl, control, describe, it, until
+  Broker, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, amqplibUrl, control, describe, it, until
 } = require('./broker')
 const { CARRIERS } = require('./carriers')
 const { CLIENTS } = require('./clients')
@@ -125,33 +124,6 @@ describe('an edge', NEEDS_BROKER, () => {
       await until(() => listening === 20, 'twenty listen')
       assert.deepEqual(warnings.filter(({ name }) => name === 'MaxListenersExceededWarning'), [])
       release()
-    })
-  }
-
-  for (const [name, begin] of [
-    ['amqplib', (handle, more) => consuming(Amqplib, handle, more)],
-    ['node-amqp', (handle, more) => consuming(NodeAmqp, handle, more)],
-    ['a worker', NEEDS_WORKER.skip ? undefined : (handle, more) => working(handle, more)]
-  ]) {
-    const needs = { skip: begin ? false : NEEDS_WORKER.skip, long: name === 'node-amqp' }
-
-    it(`NT5: a handler over ${name} that a stop aborts has not used its attempt`, needs, async () => {
-      const events = []
-      let began = 0
-      const consumer = await begin(async ({ signal }) => {
-        began++
-        await sleep(LIMIT, undefined, { signal })
-      }, { policy: new Policy({ maxAttempts: 2 }), onEvent: event => events.push(event) })
-      await broker.publish('m0', queue, { messageId: 'm0', headers: { 'backhop-attempts': 1, 'backhop-id': 'm0' } })
-      await broker.publish('m1', queue, { messageId: 'm1' })
-      await until(() => began === 2, 'both are handled')
-      await (consumer.retrier ? consumer.stop() : consumer.stop({ timeout: '20s' }))
-      const back = await broker.take(queue, 2)
-      const attempts = ({ properties: { messageId, headers } }) => [messageId, headers['backhop-attempts']]
-      assert.deepEqual(back.map(attempts).sort(), [['m0', 1], ['m1', undefined]])
-      assert.deepEqual(await broker.all(`${queue}.parked`), [])
-      assert.deepEqual(events.filter(event => event.name === 'stale').map(event => event.id).sort(), ['m0', 'm1'])
-      assert.match(events.find(event => event.name === 'stale').text, /aborted by a stop/)
     })
   }
 

@@ -178,17 +178,5 @@ RSpec.describe "One interface", skip: NEEDS_BROKER do
       RUBY
       expect(output.lines(chomp: true)).to eq(%w[host served])
     end
-
-    it "gives how many messages a replay sent, all of them by default" do
-      3.times { |number| broker.publish(number.to_s, queue) }
-      handled = Queue.new
-      worker = Backhop::Worker.new(URL, queue: queue, **options, connect_timeout: PATIENCE / 2)
-      running(worker, ->(_message) { (handled << 1) && (raise Backhop::Park if handled.size <= 3) }) do
-        until_true { broker.count(parked) == 3 }
-        expect([worker.replay(0), worker.replay(2), worker.replay, worker.replay]).to eq([0, 2, 1, 0])
-        until_true { handled.size == 6 }
-      end
-      expect { worker.replay }.to raise_error(Backhop::StateError)
-    end
   end
 end
