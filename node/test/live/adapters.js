@@ -6,11 +6,11 @@ const assert = require('node:assert/strict')
 const { once } = require('node:events')
 const { afterEach, beforeEach, mock } = require('node:test')
 
-const { AccessError, ConnectionFailedError, MissingError, Park, Policy, RetryAfter } = require('backhop')
+const { ConnectionFailedError, Park, Policy } = require('backhop')
 
 const { inside } = require('../internals')
 const {
-  Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, control, describe, importing, it, until, withStranger
+  Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, control, describe, it, until
 } = require('./broker')
 const { CLIENTS } = require('./clients')
 const { Proxy } = require('./proxy')
@@ -41,7 +41,6 @@ const FIRST = 'amqplib, promises' // the client of the fast profile
 function testOver (client) {
   const Consumer = CLIENTS[client]
   const isNodeAmqp = client.startsWith('node-amqp')
-  const declaresItself = client.endsWith('consume')
 
   describe(client, { ...NEEDS_BROKER, long: client !== FIRST }, () => {
     let broker
@@ -332,46 +331,6 @@ function testOver (client) {
       const queue = await broker.queue()
       await new retrier.constructor(channel ?? connection, { ...common, queue }).declare()
       assert.deepEqual(declared, new Set([queue, `${queue}.parked`]))
-    })
-
-    it('who may not declare is told what to do', NEEDS_CTL, async () => {
-      const queue = await broker.queue()
-      await withStranger(broker.namespace, async url => {
-        const { retrier } = await connected(queue, { url })
-        await assert.rejects(retrier.declare(), error => {
-          assert.ok(error instanceof AccessError)
-          assert.match(error.message, /grant the permission, or import topology\.definitions\(\) and use mode: 'verify'/)
-          return true
-        })
-        await (await connected(queue)).retrier.declare()
-        await retrier.verify()
-      })
-    })
-
-    if (!declaresItself) it('rungs on demand are missing only to who may not make them', NEEDS_CTL, async () => {
-      const queue = await broker.queue()
-      const policy = new Policy({ initial: 100, jitter: 'none', max: 100, maxRetryAfter: 150 })
-      const { retrier } = await connected(queue, { policy })
-      await retrier.declare()
-      await retrier.verify()
-      await withStranger(broker.namespace, async url => {
-        const consumer = await connected(queue, { policy, url })
-        await assert.rejects(consumer.retrier.verify(), error => {
-          assert.ok(error instanceof MissingError)
-          const text = 'missing: 2 rungs that a handler\'s RetryAfter can need (maxRetryAfter: 0 needs none); '
-          assert.equal(error.message, `${text}import topology.definitions()`)
-          return true
-        })
-        importing(retrier.topology.definitions())
-        await consumer.retrier.verify()
-        const handler = handling(new RetryAfter(120))
-        await consumer.begin(handler)
-        await broker.publish('', queue)
-        await handler.saw(2)
-        assert.equal(handler.messages[1].lastDelay, 125)
-        await isAcknowledged(queue)
-      })
-      for (const declaration of retrier.topology.declarations) await broker.delete(declaration)
     })
 
     it('replaying ends with what was parked when it began, however busy the broker is', async ({ mock }) => {

@@ -221,26 +221,6 @@ describe('the interface', NEEDS_BROKER, () => {
   })
 
   /** Keeps all fields of a message, and the second attempt ends it. */
-  it('what a handler does with what its client gave it is in no copy', async () => {
-    const queue = await broker.queue()
-    const { channel } = await channelOf()
-    const seen = []
-    const consumer = await new Retrier(channel, { queue, ...common }).consume(({ properties, fields, attempt, headers }) => {
-      seen.push([headers.tenant, headers.deep, properties.messageId, fields.routingKey])
-      if (attempt > 1) return
-      properties.headers.tenant = 'EVIL'
-      properties.headers.deep.list.push(() => {})
-      properties.headers.more = Symbol('unknown to AMQP')
-      properties.messageId = 7
-      fields.routingKey = 'elsewhere'
-      throw new Error('no')
-    })
-    await broker.publish('body', queue, { messageId: '42', headers: { tenant: 'acme', deep: { list: [1] } } })
-    await until(() => seen.length === 2)
-    assert.deepEqual(seen, Array(2).fill(['acme', { list: [1] }, '42', queue]))
-    await consumer.cancel()
-  })
-
   it('a handler runs in the async context in which its message came, or its worker was run', NEEDS_WORKER, async () => {
     const storage = new AsyncLocalStorage()
     const queue = await broker.queue()

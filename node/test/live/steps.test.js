@@ -11,7 +11,7 @@ const { prometheus } = require('backhop/prom-client')
 const { rehearse } = require('backhop/testing')
 const { Registry } = require('prom-client')
 
-const { Broker, NEEDS_BROKER, URL, VERSION, describe, it, until } = require('./broker')
+const { Broker, NEEDS_BROKER, NEEDS_CTL, URL, VERSION, describe, importing, it, stranger, until } = require('./broker')
 const { CARRIERS } = require('./carriers')
 const { channelsOf, CLIENTS } = require('./clients')
 const { Proxy } = require('./proxy')
@@ -27,9 +27,20 @@ const ALL = {
 }
 const FIRST = ['worker', 'promises', 'wrap', 'rehearse'] // in the fast profile
 const AT_ONCE = 6 // cases of a carrier
+const WORDS = { // of Node, in texts
+  work_queue: "workQueue: 'quorum'",
+  verify_mode: "mode: 'verify'",
+  no_retry_after: 'maxRetryAfter: 0',
+  definitions: 'topology.definitions()'
+}
 const ERRORS = {
-  broker: 'BrokerError', clash: 'ClashError', connection: 'ConnectionFailedError', missing: 'MissingError',
-  publish: 'PublishError', unpublished: 'MissingError'
+  access: 'AccessError',
+  broker: 'BrokerError',
+  clash: 'ClashError',
+  connection: 'ConnectionFailedError',
+  missing: 'MissingError',
+  publish: 'PublishError',
+  unpublished: 'MissingError'
 }
 const LOOK_MS = 60_000 // BH_LOOK_MS
 
@@ -48,6 +59,18 @@ function keyOf ({ body }) {
   const [key] = String(body).match(/^[a-z]+/) ?? []
   if (!key) throw new Other('no key')
   return key
+}
+
+/** Changes what a client gave, in place. */
+function spoil ({ body, headers, properties, fields }) {
+  body.fill(0)
+  headers.tenant = 'evil'
+  if (!properties) return // of node-amqp
+  properties.headers.tenant = 'evil'
+  properties.headers.n.list.push(() => {})
+  properties.headers.more = Symbol('unknown to AMQP')
+  properties.messageId = properties.contentType = 7
+  fields.routingKey = 'elsewhere'
 }
 
 /** Returns what steps compare of a message. */
@@ -71,7 +94,7 @@ function fieldsOf (message) {
     max_attempts: message.maxAttempts,
     last_attempt: message.lastAttempt,
     body: message.body.toString('latin1'),
-    headers: Object.fromEntries(own),
+    headers: structuredClone(Object.fromEntries(own)),
     timestamp: message.timestamp && message.timestamp.getTime() / 1000,
     last_error: message.lastError,
     last_delay_ms: message.lastDelay ?? null,
@@ -170,7 +193,8 @@ class Play {
     const answer = typeof rule === 'string' ? rule : rule[number] ?? 'ok'
     for (const action of answer.split('; ')) {
       const [verb, ...words] = action.split(' ')
-      await this.act(body, verb, words.join(' '))
+      if (verb === 'spoil') spoil(message)
+      else await this.act(body, verb, words.join(' '))
     }
     this.done.set(body, message.deferrals)
   }
@@ -199,7 +223,7 @@ class Play {
     if (typeof value === 'string') {
       const { queue, broker } = this
       const sibling = value.includes('{sibling}') ? await this.place('sibling') : ''
-      const names = { queue, namespace: broker?.namespace, sibling, work_queue: "workQueue: 'quorum'" }
+      const names = { queue, namespace: broker?.namespace, sibling, ...WORDS }
       return value.replace(/\{(\w+)\}/g, (_, name) => names[name])
     }
     if (Array.isArray(value)) return Promise.all(value.map(each => this.filled(each)))
@@ -221,7 +245,7 @@ class Play {
 
   async connected () {
     if (this.carrier) return this.carrier
-    this.carrier = await ALL[this.name].connect(this.proxy?.url ?? URL, this.queue, this.options)
+    this.carrier = await ALL[this.name].connect(this.url ?? this.proxy?.url ?? URL, this.queue, this.options)
     this.carrier.settings = this.kind === 'worker' ? { concurrency: 20, prefetch: 20 } : { prefetch: 20 }
     return this.carrier
   }
@@ -414,6 +438,17 @@ class Play {
     await other.stop()
   }
 
+  /** Goes on as a user who may configure nothing. */
+  async stranger () {
+    this.topology = this.carrier.retrier.topology
+    await this.stop()
+    this.url = stranger(this.broker.namespace)
+  }
+
+  import_topology () {
+    importing(this.topology.definitions())
+  }
+
   release () {
     this.proxy.release()
   }
@@ -505,7 +540,8 @@ for (const name of Object.keys(KINDS)) {
   const options = { ...isRehearsal ? {} : needs, concurrency: AT_ONCE, long: !FIRST.includes(name) }
   describe(`steps, ${name}`, options, () => {
     for (const story of storiesOf(name)) {
-      it(`${story.id}: ${story.shows}`, async () => {
+      const control = story.control ? { ...NEEDS_CTL, long: true } : {}
+      it(`${story.id}: ${story.shows}`, control, async () => {
         if (isRehearsal) return new Play(story, name).rehearsed()
         const broker = await Broker.connect()
         try {

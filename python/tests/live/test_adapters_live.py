@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import gc
-import json
 import struct
 import sys
 import threading
@@ -19,7 +17,7 @@ from typing import Any
 
 import pytest
 from live import PATIENCE, URL, Broker, control, needs_broker, parameters, until
-from support import QUICK, Handler, carriers, names_of, there
+from support import QUICK, Handler, carriers, there
 
 import backhop
 import backhop.aio_pika
@@ -565,52 +563,6 @@ def test_a_drain_that_meets_its_limit_says_how_many_are_not_confirmed(
 
 
 # --- Declaring and replaying -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.control
-@pytest.mark.long
-@each_client
-def test_rungs_on_demand_are_missing_only_to_who_does_not_make_them(
-    client: str, broker: Broker, own_namespace: str
-) -> None:
-    def import_definitions(definitions: str) -> None:
-        """As an administrator does by `rabbitmqctl import_definitions`, which wants a file that the broker can see."""
-        encoded = base64.b64encode(definitions.encode()).decode()
-        control("eval", f'rabbit_definitions:import_raw(base64:decode(<<"{encoded}">>)).')
-
-    queue, handler, user = broker.queue(), Handler(backhop.RetryAfter(0.12)), own_namespace
-    policy = backhop.Policy(initial=0.1, jitter="none", max=0.1, max_retry_after=0.15)
-    options = {"policy": policy, "namespace": own_namespace}
-    with connected(client, URL, queue, handler, **options) as consumer:
-        consumer.declare()
-        consumer.verify()
-        topology = consumer.retrier.topology
-    with (
-        connected(client, URL, queue, handler, mode="verify", **options) as consumer,
-        pytest.raises(backhop.MissingError, match="2 rungs"),
-    ):
-        consumer.declare()
-    permission = {"user": user, "vhost": "/", "configure": "^$", "write": ".*", "read": ".*"}
-    users = [{"name": user, "password": "secret", "tags": ""}]
-    import_definitions(json.dumps({"users": users, "permissions": [permission]}))
-    with connected(client, URL.replace("guest:guest", f"{user}:secret"), queue, handler, **options) as consumer:
-        with pytest.raises(backhop.AccessError, match='mode="verify"'):
-            consumer.declare()
-        with pytest.raises(backhop.MissingError) as missing:
-            consumer.verify()
-        assert str(missing.value) == (
-            "missing: 2 rungs that a handler's RetryAfter can need (max_retry_after=0 needs none); import "
-            "topology.definitions()"
-        )
-        import_definitions(topology.definitions())
-        consumer.verify()
-        consumer.begin()
-        broker.publish(b"", queue)
-        handler.saw(2)
-    assert handler.messages[1].last_delay == 0.125
-    assert broker.is_empty(queue)
-    control("eval", f'rabbit_auth_backend_internal:delete_user(<<"{user}">>, <<"a test">>).')
-    broker.delete(*names_of(topology, own_namespace))
 
 
 @each_client

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import logging
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from live import PATIENCE, URL, Broker, needs_broker, needs_worker, running
+from live import PATIENCE, URL, Broker, control, needs_broker, needs_worker, running
 from proxy import Proxy
 from support import Looks, is_missing, there
 
@@ -35,7 +36,14 @@ FILE: Any = json.loads(PATH.read_text(encoding="utf-8")) if PATH.exists() else {
 CLASSES: dict[str, str] = FILE["carriers"]["python"]
 CLIENTS = {"pika": "blocking", "robust": "aio-pika robust"}
 FIRST = {"worker", "pika", "pika-wrap", "aio-pika", "rehearse"}  # in the fast profile
+WORDS = {  # of Python, in texts
+    "{work_queue}": 'work_queue="quorum"',
+    "{verify_mode}": 'mode="verify"',
+    "{no_retry_after}": "max_retry_after=0",
+    "{definitions}": "topology.definitions()",
+}
 ERRORS = {
+    "access": backhop.AccessError,
     "broker": backhop.BrokerError,
     "clash": backhop.ClashError,
     "connection": backhop.ConnectionFailedError,
@@ -55,6 +63,15 @@ class Other(Exception):  # noqa: N818
     """An error of another class."""
 
 
+def spoil(message: Any) -> None:
+    """Changes what a client gave, in place."""
+    theirs = getattr(message, "incoming", None) or message.properties
+    message.headers["tenant"] = "evil"
+    theirs.headers["tenant"] = "evil"
+    theirs.headers["n"]["list"].append(object())
+    theirs.message_id = theirs.content_type = "evil"
+
+
 def in_ms(seconds: float | None) -> int | None:
     return None if seconds is None else round(seconds * 1000)
 
@@ -62,6 +79,12 @@ def in_ms(seconds: float | None) -> int | None:
 def policy_of(given: dict[str, Any]) -> backhop.Policy:
     names = {name.removesuffix("_ms"): value / 1000 if name.endswith("_ms") else value for name, value in given.items()}
     return backhop.Policy(jitter="none", **names)
+
+
+def import_definitions(definitions: str) -> None:
+    """As an administrator does by `rabbitmqctl import_definitions`, which wants a file that the broker can see."""
+    encoded = base64.b64encode(definitions.encode()).decode()
+    control("eval", f'rabbit_definitions:import_raw(base64:decode(<<"{encoded}">>)).')
 
 
 def key_of(message: backhop.Message) -> str:
@@ -114,6 +137,7 @@ class Play:
         self.proxy = proxy
         self.namespace = namespace
         options = case.get("options", {})
+        self.url = proxy.url if proxy else URL
         self.queue = f"{namespace}.work" if "work_queue" in options else broker.queue()
         self.metrics = backhop.prometheus.Metrics(None)
         self.told: list[backhop.Event] = []
@@ -170,7 +194,10 @@ class Play:
         rule = next(rules, "ok")
         answer = rule if isinstance(rule, str) else (rule[number] if number < len(rule) else "ok")
         for action in answer.split("; "):
-            self.act(body, *action.partition(" ")[::2])
+            if action == "spoil":
+                spoil(message)
+            else:
+                self.act(body, *action.partition(" ")[::2])
         self.done[body] = message.deferrals
 
     def act(self, body: str, verb: str, text: str) -> None:
@@ -212,7 +239,8 @@ class Play:
     def filled(self, value: Any) -> Any:
         """Fills names in."""
         if isinstance(value, str):
-            value = value.replace("{work_queue}", 'work_queue="quorum"')
+            for name, word in WORDS.items():
+                value = value.replace(name, word)
             for name in ("queue", "namespace", "sibling"):
                 if f"{{{name}}}" in value:
                     value = value.replace(f"{{{name}}}", self.namespace if name == "namespace" else self.place(name))
@@ -236,8 +264,7 @@ class Play:
         """Returns the client, connected."""
         if not self.client:
             base = self.carrier.removesuffix("-wrap").removesuffix("-threads")
-            url = self.proxy.url if self.proxy else URL
-            client = connected(CLIENTS.get(base, base), url, self.queue, self, **self.options)
+            client = connected(CLIENTS.get(base, base), self.url, self.queue, self, **self.options)
             self.client = self.stack.enter_context(client)
             self.client.consuming = {"prefetch": 20, **({"threads": 4} if "threads" in self.carrier else {})}
         return self.client
@@ -428,9 +455,18 @@ class Play:
         with connected("blocking", URL, self.queue, print, **options) as other:
             other.declare()
 
-    def hold(self, _: Any) -> None:
-        assert self.proxy
-        self.proxy.hold()
+    def stranger(self, _: Any) -> None:
+        """Goes on as a user who may configure nothing."""
+        self.topology = self.client.retrier.topology
+        self.stop(True)
+        user = self.namespace
+        permission = {"user": user, "vhost": "/", "configure": "^$", "write": ".*", "read": ".*"}
+        users = [{"name": user, "password": "secret", "tags": ""}]
+        import_definitions(json.dumps({"users": users, "permissions": [permission]}))
+        self.url = URL.replace("guest:guest", f"{user}:secret")
+
+    def import_topology(self, _: Any) -> None:
+        import_definitions(self.topology.definitions())
 
     def release(self, _: Any) -> None:
         assert self.proxy
@@ -510,6 +546,7 @@ def plays() -> list[Any]:
         for carrier, kind in CLASSES.items():
             marks = [] if carrier in FIRST else [pytest.mark.long]
             marks += [needs_worker] if kind == "worker" else []
+            marks += [pytest.mark.control, pytest.mark.long] if "control" in case else []
             for each, since in case.get("each", {"": ""}).items():
                 made = {**case, "options": {**case["options"], "strategy": each}} if each else case
                 mark = [pytest.mark.since(since)] if since else []

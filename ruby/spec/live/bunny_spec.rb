@@ -60,23 +60,6 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         )
       end
 
-      it "keeps body and headers that the handler changes" do
-        headers = { "tenant" => "acme", "list" => [1, { "a" => "b" }] }
-        broker.publish("body", queue, headers: headers, content_type: "text/plain")
-        handler = Handler.new
-        handler.define_singleton_method(:call) do |message|
-          message.body << " changed"
-          message.properties.headers.update("tenant" => "EVIL", "list" => [], "object" => Object.new)
-          message.properties.content_type << "/EVIL"
-          message.headers["tenant"] << "EVIL"
-          raise Backhop::Park
-        end
-        _, copy, body = consuming(client, URL, queue, handler, **options) { broker.get(parked) }
-        expect(body).to eq("body")
-        expect(copy[:headers].slice("tenant", "list", "object")).to eq(headers)
-        expect(copy[:content_type]).to eq("text/plain")
-      end
-
       # Kicks has no handlers with three parameters.
       client <= BunnyClient && it("changes neither body nor headers where the handler gets Bunny's own objects") do
         broker.publish("body", queue, headers: { "tenant" => "acme", "list" => ["a"] })
@@ -294,47 +277,11 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
           until_true { broker.count(parked) == count }
         end
       end
-
-      it "misses rungs on demand only where its user may not make them, and takes imported ones" do
-        skip "BACKHOP_BROKER_CTL is not set" unless ENV["BACKHOP_BROKER_CTL"]
-        policy = Backhop::Policy.new(initial: 0.1, jitter: :none, max: 0.1, max_retry_after: 0.15)
-        given = { policy: policy, namespace: namespace }
-        handler = Handler.new(Backhop::RetryAfter.new(0.12))
-        topology = nil
-        connected(client, URL, queue, handler, **given) do |consumer|
-          topology = consumer.declare.topology
-          consumer.retrier.verify
-        end
-        broker.with_stranger do |url|
-          connected(client, url, queue, handler, **given) do |consumer|
-            expect { consumer.retrier.verify }.to raise_error(
-              Backhop::MissingError, "missing: 2 rungs that a handler's RetryAfter can need " \
-                                     "(max_retry_after: 0 needs none); import topology.definitions"
-            )
-            broker.import(topology.definitions)
-            consumer.retrier.verify
-            consumer.begin
-            broker.publish("", queue)
-            handler.saw(2)
-          end
-        end
-        expect(handler.messages[1].last_delay).to eq(0.125)
-        expect(broker.count(queue)).to eq(0)
-        broker.delete(topology)
-      end
     end
   end
 
   describe "declaring" do
     # Bunny waits for the broker's answer until its time limit, though the broker closed the connection.
-    it "misses rungs on demand in the mode :verify, in which nobody makes them" do
-      given = { **options, policy: Backhop::Policy.new(initial: 0.1, jitter: :none, max: 0.1, max_retry_after: 0.15) }
-      connected(BunnyClient, URL, queue, Handler.new, **given, &:declare)
-      connected(BunnyClient, URL, queue, Handler.new, **given, mode: :verify) do |consumer|
-        expect { consumer.declare }.to raise_error(Backhop::MissingError, /2 rungs that a handler's RetryAfter can need/)
-      end
-    end
-
     it "W3: refuses a stream as a work queue", :long, :real do
       stream = "#{namespace}.stream"
       broker.channel.queue_declare(stream, durable: true, arguments: { "x-queue-type" => "stream" })
@@ -343,17 +290,6 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         expect { consumer.retrier.subscribe { nil } }.to raise_error(Backhop::ClashError, /is a stream/)
       end
       [stream, "#{stream}.parked"].each { |name| broker.channel.queue_delete(name) }
-    end
-
-    it "says what permission is missing" do
-      skip "BACKHOP_BROKER_CTL is not set" unless ENV["BACKHOP_BROKER_CTL"]
-      broker.with_stranger do |url|
-        connected(BunnyClient, url, queue, Handler.new, **options) do |consumer|
-          expect { consumer.declare }.to raise_error(Backhop::AccessError, /mode: :verify/)
-          BunnyClient.new(URL, queue, Handler.new, **options).tap(&:declare).stop
-          consumer.retrier.verify
-        end
-      end
     end
   end
 

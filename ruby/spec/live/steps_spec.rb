@@ -20,9 +20,11 @@ module Steps
   CLIENTS = { "bunny-subscribe" => SubscribedClient, "bunny-wrap" => BunnyClient, "bunny-pool" => PoolClient,
               "kicks" => KicksClient }.freeze
   FIRST = %w[run bunny-subscribe bunny-wrap rehearse].freeze # in the fast profile
-  ERRORS = { "broker" => Backhop::BrokerError, "clash" => Backhop::ClashError, "connection" => Backhop::ConnectionFailedError,
-             "missing" => Backhop::MissingError, "publish" => Backhop::PublishError,
-             "unpublished" => Backhop::PublishError }.freeze
+  ERRORS = { "access" => Backhop::AccessError, "broker" => Backhop::BrokerError, "clash" => Backhop::ClashError,
+             "connection" => Backhop::ConnectionFailedError, "missing" => Backhop::MissingError,
+             "publish" => Backhop::PublishError, "unpublished" => Backhop::PublishError }.freeze
+  WORDS = { "{work_queue}" => "work_queue: :quorum", "{verify_mode}" => "mode: :verify",
+            "{no_retry_after}" => "max_retry_after: 0", "{definitions}" => "topology.definitions" }.freeze
   LEVELS = { Logger::DEBUG => "debug", Logger::INFO => "info", Logger::WARN => "warning", Logger::ERROR => "error" }.freeze
   SAME = %i[exchange routing_key queue content_type content_encoding correlation_id reply_to type app_id priority message_id id
             attempt max_attempts].freeze
@@ -44,11 +46,19 @@ module Steps
 
   def key(message) = message.body[/\A[a-z]+/] || raise(Other, "no key")
 
+  # Changes what a client gave, in place.
+  def spoil(message)
+    message.body << " changed"
+    message.headers["tenant"] << "EVIL"
+    message.properties.headers.update("tenant" => "EVIL", "n" => [], "object" => Object.new)
+    message.properties.content_type << "/EVIL"
+  end
+
   # Returns what steps compare of a message.
   def fields(message)
     own = message.headers.reject { |name, _| name.start_with?("backhop-", "x-") }
     SAME.to_h { |name| [name.to_s, message.public_send(name)] }.merge(
-      "body" => message.body.b, "headers" => own, "redelivered" => message.redelivered?,
+      "body" => message.body.b, "headers" => Marshal.load(Marshal.dump(own)), "redelivered" => message.redelivered?,
       "last_attempt" => message.last_attempt?, "timestamp" => message.timestamp&.to_i,
       "last_error" => message.last_error.to_s, "last_delay_ms" => ms(message.last_delay),
       "failed" => !message.first_failure.nil?, "attempts" => message.history.attempts, "crashes" => message.history.crashes
@@ -173,7 +183,9 @@ module Steps
       end
       fits = ->(name) { name == body || (name.end_with?("*") && body.start_with?(name.delete_suffix("*"))) }
       rule = @story["handler"].find { |name, _| fits.call(name) }&.last || "ok"
-      (rule.is_a?(String) ? rule : rule[number] || "ok").split("; ").each { |action| act(body, *action.split(" ", 2)) }
+      (rule.is_a?(String) ? rule : rule[number] || "ok").split("; ").each do |action|
+        action == "spoil" ? Steps.spoil(message) : act(body, *action.split(" ", 2))
+      end
       @lock.synchronize { @done[body] = message.history.deferrals }
     end
 
@@ -209,7 +221,7 @@ module Steps
       case value
       when String
         value.gsub(/\{\w+\}/) do |name|
-          { "{namespace}" => @namespace, "{work_queue}" => "work_queue: :quorum" }[name] || place(name[1..-2])
+          { "{namespace}" => @namespace, **WORDS }[name] || place(name[1..-2])
         end
       when Array then value.map { |each| filled(each) }
       when Hash then value.transform_values { |each| filled(each) }
@@ -230,7 +242,7 @@ module Steps
     def client
       @client ||= begin
         kind = @name == "kicks" && @flow && !Carriers.missing("kicks") ? KicksOwn : CLIENTS.fetch(@name)
-        kind.new(@proxy ? @proxy.url : URL, @queue, method(:handle), **@options)
+        kind.new(@url || @proxy&.url || URL, @queue, method(:handle), **@options)
       end
     end
 
@@ -378,6 +390,15 @@ module Steps
       BunnyClient.new(URL, @queue, nil, **@options.except(:mode)).tap(&:declare).stop
     end
 
+    # Goes on as a user who may configure nothing.
+    def stranger(_)
+      @topology = client.retrier.topology
+      stop(true)
+      @url = @broker.stranger(@namespace)
+    end
+
+    def import_topology(_) = @broker.import(@topology.definitions)
+
     def release(_) = @proxy.release
 
     # Cuts the connection, and waits until Bunny has another one: it cannot be closed before.
@@ -452,7 +473,7 @@ RSpec.describe "What a carrier does with messages" do
         key = "#{story["id"]}: #{story["shows"]}"
         play = Steps::Play.new(story, name)
         stage.add(key, is_rehearsal ? play.method(:rehearsed) : play)
-        it(key) do |example|
+        it(key, long: story.key?("control")) do |example|
           error, example.metadata[:seconds] = stage.result(key)
           raise error if error
         end

@@ -158,14 +158,11 @@ class Broker
     end
   end
 
-  # Yields the URL of a user who may configure nothing.
-  def with_stranger
-    user = "test-#{SecureRandom.hex}"
+  # Returns the URL of a new user, who may configure nothing.
+  def stranger(user)
     import(JSON.generate(users: [{ name: user, password: "secret", tags: "" }],
                          permissions: [{ user: user, vhost: "/", configure: "^$", write: ".*", read: ".*" }]))
-    yield URL.sub("guest:guest", "#{user}:secret")
-  ensure
-    control("eval", %(rabbit_auth_backend_internal:delete_user(<<"#{user}">>, <<"a test">>).))
+    URL.sub("guest:guest", "#{user}:secret")
   end
 
   private
