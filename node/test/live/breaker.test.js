@@ -1,5 +1,6 @@
 'use strict'
-// What ends a breaker's pauses, on a broker: AMQP_URL names it. tests/contract/steps.json has the rest, over each carrier.
+// Lost connections and long pauses of a breaker, on a broker: AMQP_URL names it. tests/contract/steps.json has the other
+// cases, over each carrier.
 
 const assert = require('node:assert/strict')
 const { afterEach, beforeEach, mock } = require('node:test')

@@ -1,5 +1,5 @@
 'use strict'
-// What a carrier does with messages, step by step: each case of tests/contract/steps.json over each carrier of Node.
+// Plays each case of tests/contract/steps.json over each carrier of Node.
 
 const assert = require('node:assert/strict')
 const { readFileSync } = require('node:fs')
@@ -94,7 +94,7 @@ function fieldsOf (message) {
     max_attempts: message.maxAttempts,
     last_attempt: message.lastAttempt,
     body: message.body.toString('latin1'),
-    headers: structuredClone(Object.fromEntries(own)),
+    headers: globalThis.structuredClone(Object.fromEntries(own)),
     timestamp: message.timestamp && message.timestamp.getTime() / 1000,
     last_error: message.lastError,
     last_delay_ms: message.lastDelay ?? null,

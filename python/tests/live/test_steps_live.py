@@ -1,4 +1,4 @@
-"""What a carrier does with messages: each case of tests/contract/steps.json over each carrier of Python."""
+"""Plays each case of tests/contract/steps.json over each carrier of Python."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def policy_of(given: dict[str, Any]) -> backhop.Policy:
 
 
 def import_definitions(definitions: str) -> None:
-    """As an administrator does by `rabbitmqctl import_definitions`, which wants a file that the broker can see."""
+    """Imports definitions as `rabbitmqctl import_definitions`, which needs a file that the broker can see."""
     encoded = base64.b64encode(definitions.encode()).decode()
     control("eval", f'rabbit_definitions:import_raw(base64:decode(<<"{encoded}">>)).')
 

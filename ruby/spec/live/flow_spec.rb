@@ -26,7 +26,7 @@ class Downstream
   def miscounted = handled.reject { |_, attempts| attempts == [1] }
 end
 
-# What ends a breaker's pauses. tests/contract/steps.json has the rest, over each carrier.
+# Lost consumers and long pauses. tests/contract/steps.json has the other cases, over each carrier.
 RSpec.describe "A breaker", skip: NEEDS_BROKER do
   include Live
 

@@ -12,7 +12,7 @@ class Failed < StandardError; end
 # An error of another class.
 class Other < StandardError; end
 
-# What a carrier does with messages, step by step: tests/contract/steps.json over each carrier of Ruby.
+# Plays each case of tests/contract/steps.json over each carrier of Ruby.
 module Steps
   FILE = JSON.parse(File.read(File.join(ENV["BACKHOP_VECTORS"] || File.expand_path("../../../tests/vectors", __dir__),
                                         "../contract/steps.json")))
