@@ -15,7 +15,7 @@ from typing import Any
 import live
 import pytest
 from proxy import Proxy
-from support import QUICK, SLOWER, Looks, delete_namespace
+from support import QUICK, Looks, delete_namespace
 
 import backhop
 
@@ -137,7 +137,7 @@ def namespace() -> Iterator[str]:
     yield name
     if live.URL and not live.CONTROL:  # a private broker ends with the tests
         broker = live.Broker()
-        delete_namespace(broker, name, QUICK, SLOWER, backhop.Policy())
+        delete_namespace(broker, name, QUICK, backhop.Policy())
         broker.close()
 
 
@@ -146,7 +146,7 @@ def own_namespace(broker: live.Broker) -> Iterator[str]:
     """A namespace of the test's own; its exchanges and queues are deleted."""
     name = f"test-{uuid.uuid4().hex}"
     yield name
-    delete_namespace(broker, name, QUICK, SLOWER, backhop.Policy())
+    delete_namespace(broker, name, QUICK, backhop.Policy())
 
 
 @pytest.fixture

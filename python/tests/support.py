@@ -14,7 +14,6 @@ import backhop
 from backhop import Message
 from backhop.adapters.watch import Watch
 
-SLOWER = backhop.Policy(initial=0.4, jitter="none", max=0.4, max_retry_after=0)
 QUICK = backhop.Policy(initial=0.1, jitter="none", max=0.2, max_attempts=3, max_retry_after=0)
 
 TIMES_OUT = {"x-queue-type": "quorum", "x-consumer-timeout": 1000}
@@ -78,12 +77,6 @@ class Looks:
         with self._lock:
             self._goes_on = False
         until(lambda: not any(watch.is_looking for watch in self._watches))
-
-    def end_with_replay(self, events: list[backhop.Event]) -> backhop.Event:
-        """Waits for the event ``replayed``, ends the looks, and returns the event."""
-        until(lambda: any(event.name == "replayed" for event in list(events)))
-        self.end()
-        return next(event for event in events if event.name == "replayed")
 
 
 def is_missing(broker: Broker, queue: str) -> bool:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -474,110 +473,9 @@ def test_a_stop_drains_the_first_run_that_follows_and_after_a_run_has_no_effect(
 # --- Live ------------------------------------------------------------------------------------------------------------
 
 
-def _serve(worker: backhop.Worker, inbox: Inbox, until: Callable[[], object]) -> None:
-    async def both() -> None:
-        serving = asyncio.create_task(worker.serve(inbox.serve))
-        await asyncio.to_thread(until)
-        worker.stop()
-        await serving
-
-    asyncio.run(both())
-
-
-def _run(worker: backhop.Worker, inbox: Inbox, until: Callable[[], object]) -> None:
-    with running(worker, inbox):
-        until()
-
-
-either_way = pytest.mark.parametrize("go", [_run, _serve])
-
-
 @needs_worker
 @needs_broker
 class TestLive:
-    @either_way
-    def test_a_handler_that_returns_acknowledges(self, broker: Broker, go: Any) -> None:
-        name, inbox = broker.queue(), Inbox()
-        broker.publish(b"\0body\xff", name, headers={"tenant": "acme"}, message_id="42")
-        seen: list[backhop.Message] = []
-        go(_worker(name), inbox, lambda: seen.append(inbox.get()))
-        (message,) = seen
-        assert message.body == b"\0body\xff"
-        assert (message.id, message.attempt, message.redelivered) == ("42", 1, False)
-        assert message.delivery.header("tenant") == "acme"
-        assert message.first_failure is None
-        assert broker.is_empty(name)
-
-    @either_way
-    def test_a_handler_that_raises_sees_the_message_again_and_no_other_queue_does(
-        self, broker: Broker, go: Any
-    ) -> None:
-        name, sibling, inbox = broker.queue(), broker.queue(), Inbox(OSError("507 queue is full"))
-        for one in (name, sibling):
-            broker.channel.queue_bind(one, "amq.topic", f"{name}.#")
-        broker.publish(
-            b"body", f"{name}.image", exchange="amq.topic", headers={"tenant": "acme"}, content_type="text/x"
-        )
-        seen: list[backhop.Message] = []
-        go(_worker(name), inbox, lambda: seen.extend((inbox.get(), inbox.get())))
-        first, second = seen
-        assert (first.attempt, second.attempt) == (1, 2)
-        assert second.last_error == "OSError: 507 queue is full"
-        assert second.last_delay == 0.1
-        assert second.first_failure is not None
-        assert (second.exchange, second.routing_key) == ("amq.topic", f"{name}.image")
-        assert second.delivery.routing_key == f"{name}.image"
-        assert second.delivery.header("tenant") == "acme"
-        assert second.delivery.properties["content_type"] == "text/x"
-        broker.holds(sibling, 1)
-
-    @either_way
-    def test_the_last_attempt_parks_with_its_story(self, broker: Broker, go: Any) -> None:
-        name, inbox, events = broker.queue(), Inbox(*[OSError("507")] * 3), Events()
-        broker.publish(b"body", name)
-        go(_worker(name, on_event=events), inbox, lambda: events.get("parked"))
-        body, properties = broker.get(f"{name}.parked")
-        assert body == b"body"
-        story = backhop.explain(properties.headers)
-        assert "It failed 3 times" in story
-        assert "The last error was: OSError: 507" in story
-        assert "its attempts were used up" in story
-
-    def test_the_event_of_a_parked_message_tells_its_id_and_why(self, broker: Broker) -> None:
-        name, events = broker.queue(), Events()
-        broker.publish(b"body", name, message_id="42")
-        with running(_worker(name, on_event=events), Inbox(backhop.Park("no such file"))):
-            event = events.get("parked")
-        assert (event.id, event.attempts, event.level) == ("42", 1, logging.WARNING)
-        assert broker.get(f"{name}.parked")[1].headers["backhop-error"] == "no such file"
-
-    def test_a_class_in_never_parks_and_drop_drops(self, broker: Broker) -> None:
-        name, events = broker.queue(), Events()
-        inbox = Inbox(ValueError("no number"), backhop.Drop())
-        with running(_worker(name, on_event=events, never=[ValueError], threads=1), inbox):
-            broker.publish(b"never", name)
-            events.get("parked")
-            broker.publish(b"drop", name)
-            inbox.get(), inbox.get()
-        assert broker.get(f"{name}.parked")[0] == b"never"
-        assert broker.is_empty(name)
-        assert broker.is_empty(f"{name}.parked")
-
-    @either_way
-    def test_a_parked_message_can_be_sent_back(self, broker: Broker, go: Any) -> None:
-        name, inbox, events = broker.queue(), Inbox(backhop.Park()), Events()
-        broker.publish(b"body", name)
-        worker = _worker(name, on_event=events)
-
-        def replay() -> None:
-            events.get("parked")
-            assert worker.replay(10) == 1
-            assert events.get("replayed").count == 1
-            inbox.get()
-            assert inbox.get().attempt == 1
-
-        go(worker, inbox, replay)
-
     def test_as_many_handlers_as_threads_run_at_once(self, broker: Broker) -> None:
         name, together = broker.queue(), threading.Barrier(5)
         for _ in range(8):
@@ -698,26 +596,6 @@ class TestLive:
             for _ in range(2):
                 with pytest.raises(error):
                     worker.run(print) if go == "run" else asyncio.run(worker.serve(_nothing))
-
-    @either_way
-    def test_each_class_of_errors_waits_by_its_policy_and_all_have_one_count(self, broker: Broker, go: Any) -> None:
-        slower = backhop.Policy(kind="fixed", initial=0.4, jitter="none", max_attempts=3)
-        once = backhop.Policy(kind="fixed", initial=0.4, jitter="none", max_attempts=1)
-        name, events = broker.queue(), Events()
-        inbox = Inbox(OSError("507"), KeyError("slow"), LookupError("the third of three"), ValueError("once"))
-        broker.publish(b"body", name)
-        worker = _worker(name, policies={KeyError: slower, ValueError: once}, on_event=events, retry_events=True)
-        seen: list[float | None] = []
-
-        def look() -> None:
-            seen.extend(inbox.get().last_delay for _ in range(3))
-            assert [events.get("retried").delay for _ in range(2)] == [0.1, 0.4]
-            assert isinstance(events.get("parked").exception, LookupError)
-            broker.publish(b"body", name, message_id="m2")
-            assert isinstance(events.get("parked").exception, ValueError)
-
-        go(worker, inbox, look)
-        assert seen == [None, 0.1, 0.4]
 
     def test_a_message_that_is_not_settled_in_time_goes_back(self, broker: Broker) -> None:
         name, taken, release = broker.queue(), threading.Event(), threading.Event()
@@ -946,15 +824,9 @@ class TestLive:
         for one in (name, f"{name}.parked"):
             broker.channel.queue_delete(one)
 
-    def test_a_replay_tells_how_many_went(self, broker: Broker) -> None:
-        name, inbox, events = broker.queue(), Inbox(*[backhop.Park()] * 3), Events()
-        for _ in range(3):
-            broker.publish(b"body", name)
-        worker = _worker(name, on_event=events)
-        with running(worker, inbox):
-            for _ in range(3):
-                events.get("parked")
-            assert (worker.replay(2), worker.replay(0), worker.replay(), worker.replay()) == (2, 0, 1, 0)
+    def test_a_replay_can_be_awaited(self, broker: Broker) -> None:
+        inbox, events = Inbox(), Events()
+        worker = _worker(broker.queue(), on_event=events)
 
         async def serve() -> int:
             serving = asyncio.create_task(worker.serve(inbox.serve))

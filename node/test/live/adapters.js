@@ -6,13 +6,11 @@ const assert = require('node:assert/strict')
 const { once } = require('node:events')
 const { afterEach, beforeEach, mock } = require('node:test')
 
-const {
-  AccessError, BrokerError, ClashError, ConnectionFailedError, Drop, MissingError, Park, Policy, RetryAfter
-} = require('backhop')
+const { ConnectionFailedError, Park, Policy } = require('backhop')
 
 const { inside } = require('../internals')
 const {
-  Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, VERSION, control, describe, importing, it, until, withStranger
+  Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, control, describe, it, until
 } = require('./broker')
 const { CLIENTS } = require('./clients')
 const { Proxy } = require('./proxy')
@@ -43,7 +41,6 @@ const FIRST = 'amqplib, promises' // the client of the fast profile
 function testOver (client) {
   const Consumer = CLIENTS[client]
   const isNodeAmqp = client.startsWith('node-amqp')
-  const declaresItself = client.endsWith('consume')
 
   describe(client, { ...NEEDS_BROKER, long: client !== FIRST }, () => {
     let broker
@@ -87,29 +84,6 @@ function testOver (client) {
       for (; consumers.length; consumers.shift()) await consumers[0].stop()
       await broker.holds(queue, 0)
     }
-
-    it('a message comes back to its queue alone and is acknowledged', async () => {
-      const [queue, sibling] = [await broker.queue(), await broker.queue()]
-      const exchange = await broker.events('topic', [queue, sibling], 'order.*')
-      const body = Buffer.from([0, 98, 255])
-      await broker.publish(body, 'order.created', { exchange })
-      const handler = handling(new TypeError('first'), new TypeError('second'))
-      await consuming(queue, handler)
-      await handler.saw(3)
-      const { messages, times } = handler
-      assert.deepEqual(messages.map(({ attempt }) => attempt), [1, 2, 3])
-      assert.ok(messages.every(message => message.content.equals(body)))
-      assert.ok(messages.every(message => message.exchange === exchange && message.routingKey === 'order.created'))
-      assert.deepEqual(messages.map(({ lastError }) => lastError), ['', 'TypeError: first', 'TypeError: second'])
-      assert.deepEqual(messages.map(({ lastDelay }) => lastDelay), [undefined, 100, 200])
-      assert.deepEqual(messages[1].firstFailure, messages[2].firstFailure)
-      assert.ok(Math.abs(messages[1].firstFailure - Date.now()) < 60_000)
-      assert.equal(messages[2].delivery.routingKey, 'order.created')
-      assert.ok(times[2] - times[1] >= 199)
-      await isAcknowledged(queue)
-      await broker.holds(sibling, 1)
-      await broker.holds(`${queue}.parked`, 0)
-    })
 
     it('properties and headers are kept', async () => {
       const [queue, original] = [await broker.queue(), await broker.queue()]
@@ -168,45 +142,6 @@ function testOver (client) {
       })
     })
 
-    it('a message without properties comes back', async () => {
-      const queue = await broker.queue()
-      await broker.publish('', queue, { deliveryMode: undefined })
-      const handler = handling(new Error('no'))
-      await consuming(queue, handler)
-      await handler.saw(2)
-      const { properties, header } = handler.messages[1].delivery
-      assert.equal(typeof header, 'function')
-      assert.deepEqual({ contentType: undefined, ...properties }, { contentType: undefined, deliveryMode: 2 })
-    })
-
-    it('a large message comes back as it was', async () => {
-      const queue = await broker.queue()
-      const body = Buffer.alloc(400_000, 'backhop ')
-      await broker.publish(body, queue)
-      const handler = handling(new Error('no'))
-      await consuming(queue, handler)
-      await handler.saw(2)
-      assert.ok(handler.messages[1].content.equals(body))
-    })
-
-    it('never parks, and Drop keeps no copy', async () => {
-      const dead = await broker.queue()
-      const queue = await broker.queue({
-        'x-queue-type': 'classic', 'x-dead-letter-exchange': '', 'x-dead-letter-routing-key': dead
-      })
-      await broker.publish('never', queue)
-      await broker.publish('drop', queue)
-      const handler = handling(new SyntaxError('x'), new Drop())
-      await consuming(queue, handler, { never: [SyntaxError] })
-      await handler.saw(2)
-      const [{ content, properties: { headers } }] = await broker.take(`${queue}.parked`, 1)
-      assert.deepEqual([content.toString(), headers['backhop-parked']], ['never', 'permanent'])
-      assert.equal(headers['backhop-error'], 'SyntaxError: x')
-      await isAcknowledged(queue)
-      assert.deepEqual([await broker.count(`${queue}.parked`), await broker.count(dead)], [0, 0])
-      assert.equal(handler.messages.length, 2)
-    })
-
     it('a result whose then throws is a failure, and stops nothing', async () => {
       const queue = await broker.queue()
       for (const body of ['bad', 'good']) await broker.publish(body, queue)
@@ -256,79 +191,7 @@ function testOver (client) {
       await isAcknowledged(queue)
     })
 
-    it('RetryAfter is a floor, on a rung that is declared on demand', async () => {
-      const queue = await broker.queue()
-      await broker.publish('', queue)
-      const handler = handling(new RetryAfter(600, 'busy'))
-      const policy = new Policy({ initial: 100, jitter: 'none', max: 100, maxRetryAfter: '10s' })
-      await consuming(queue, handler, { policy })
-      await handler.saw(2)
-      assert.equal(handler.messages[1].lastDelay, 630)
-      assert.ok(handler.times[1] - handler.times[0] >= 599)
-      assert.equal((await broker.channel.checkQueue(`${broker.namespace}.wait.630`)).messageCount, 0)
-      await assert.rejects(broker.channel.checkQueue(`${broker.namespace}.wait.800`), { code: 404 })
-      await broker.count('any') // a channel again
-    })
-
-    it('a message that crashes its consumers is parked before the handler', async () => {
-      const queue = await broker.queue()
-      await broker.publish('', queue, { headers: { 'x-delivery-count': { '!': 'long', value: 1 }, 'backhop-crashes': 20 } })
-      const handler = handling()
-      await consuming(queue, handler)
-      const [{ properties: { headers } }] = await broker.take(`${queue}.parked`, 1)
-      assert.equal(headers['backhop-parked'], 'poison')
-      assert.equal(handler.messages.length, 0)
-      await until(() => warned('poison: its consumer was lost') === 1, 'it is told')
-    })
-
-    it('a stranger\'s header chooses no destination', async () => {
-      const [queue, target] = [await broker.queue(), await broker.queue()]
-      await broker.publish('', queue, {
-        headers: {
-          'backhop-queue': target,
-          'backhop-routing-key': `backhop:${target}`,
-          BCC: [target],
-          ['__proto__']: { BCC: [target], CC: [target] },
-          'backhop-attempts': 'many'
-        }
-      })
-      await broker.take(target, 1) // by the BCC of the publish itself
-      const handler = handling(new Error('no'), new Error('no'), new Error('no'))
-      await consuming(queue, handler)
-      await broker.take(`${queue}.parked`, 1)
-      assert.equal(handler.messages.length, 3)
-      await broker.holds(target, 0)
-    })
-
     // Confirm, then acknowledge
-
-    it('nothing is acknowledged before its copy is confirmed', async () => {
-      const queue = await broker.queue()
-      const count = 20
-      await broker.publish('opens the channel that publishes', queue)
-      let isHeld = false
-      await consuming(queue, async message => {
-        if (String(message.content) === String(count - 1) && !isHeld) {
-          isHeld = true
-          proxy.hold()
-        }
-        throw new Park('why')
-      }, { url: proxy.url })
-      await broker.take(`${queue}.parked`, 1)
-      for (let i = 0; i < count; i++) await broker.publish(String(i), queue)
-      // The last one's confirm is held.
-      await until(async () => await broker.count(`${queue}.parked`) === count, 'all copies are there')
-      assert.ok(isHeld)
-      proxy.cut()
-      if (isNodeAmqp) { // which consumes again
-        await until(async () => await broker.count(`${queue}.parked`) > count, 'a copy came again')
-      } else {
-        await until(() => broker.count(queue), 'an original came back')
-      }
-      const bodies = await broker.bodies(`${queue}.parked`, count)
-      assert.equal(new Set(bodies).size, count)
-      await until(() => warned('the broker redelivers all unacknowledged messages'), 'the loss is told')
-    })
 
     it('a burst of failures waits for no confirm', async () => {
       const queue = await broker.queue()
@@ -350,63 +213,6 @@ function testOver (client) {
       proxy.release()
       await retrier.drain({ timeout: '20s' })
       assert.equal(retrier.pending, 0)
-      await isAcknowledged(queue)
-    })
-
-    it('a returned copy is published again once its queue is there', async () => {
-      const queue = await broker.queue()
-      await consuming(queue, handling(new Park('a'), new Park('b')))
-      await broker.channel.deleteQueue(`${queue}.parked`)
-      await broker.publish('one', queue)
-      await broker.publish('two', queue)
-      await until(async () => await broker.count(`${queue}.parked`) === 2, 'both are parked')
-      assert.ok(warned('the broker returned the copy'))
-      assert.deepEqual((await broker.bodies(`${queue}.parked`, 2)).sort(), ['one', 'two'])
-      await isAcknowledged(queue)
-    })
-
-    if (!declaresItself) it('a nacked copy is published again once there is room', async () => {
-      const queue = await broker.queue()
-      const args = { 'x-queue-type': 'classic', 'x-max-length': 1, 'x-overflow': 'reject-publish' }
-      await broker.channel.assertQueue(`${queue}.parked`, { arguments: args })
-      await broker.publish('full', `${queue}.parked`)
-      await broker.publish('body', queue)
-      const consumer = await connected(queue)
-      await consumer.begin(handling(new Park('why')))
-      await until(() => warned('the broker nacked the copy'), 'the nack is told')
-      assert.deepEqual(await broker.bodies(`${queue}.parked`, 2), ['full', 'body'])
-      await isAcknowledged(queue)
-    })
-
-    it('a copy that closes the channel stops no other', async () => {
-      const queue = await broker.queue()
-      const errors = [new Error('no'), ...Array.from({ length: 5 }, () => new Park('why'))]
-      const handler = handling(...errors)
-      await consuming(queue, handler)
-      await broker.channel.deleteExchange(`${broker.namespace}.wait.100`)
-      for (let i = 0; i < 6; i++) await broker.publish(String(i), queue)
-      await handler.saw(7)
-      await until(async () => await broker.count(`${queue}.parked`) === 5, 'the others are parked')
-      assert.equal(String(handler.messages.at(-1).content), '0')
-      assert.ok(warned('there is no channel to publish on'))
-      await isAcknowledged(queue)
-    })
-
-    it('a copy that is not confirmed in time is published again', async () => {
-      const queue = await broker.queue()
-      await broker.publish('opens the channel that publishes', queue)
-      const consumer = await consuming(queue, async message => {
-        if (String(message.content) === 'body') proxy.hold()
-        throw new Park('why')
-      }, { url: proxy.url, confirmTimeout: 1000 })
-      await broker.take(`${queue}.parked`, 1)
-      await until(() => consumer.retrier.pending === 0, 'the first one is confirmed')
-      warnings.length = 0
-      await broker.publish('body', queue)
-      await until(() => warned('was not confirmed within 1 s'), 'the timeout is told')
-      proxy.release()
-      await until(() => consumer.retrier.pending === 0, 'nothing is pending')
-      await broker.take(`${queue}.parked`, 1)
       await isAcknowledged(queue)
     })
 
@@ -505,34 +311,6 @@ function testOver (client) {
       await broker.holds(`${queue}.parked`, 0)
     })
 
-    // Strategies
-
-    for (const strategy of ['message-ttl', 'reject', ...(VERSION >= 4.3 ? ['native'] : [])]) {
-      it(`the strategy ${strategy} brings a message back until it is parked`, async () => {
-        const queue = `${broker.namespace}.work`
-        const policy = new Policy({ kind: 'fixed', initial: 200, jitter: 'none', maxAttempts: 3 })
-        const handler = handling(new Error('no'), new Error('no'), new Error('no'))
-        const consumer = await consuming(queue, handler, { policy, strategy, workQueue: 'quorum' })
-        await broker.publish('body', queue)
-        const [{ properties: { headers } }] = await broker.take(`${queue}.parked`, 1)
-        assert.deepEqual(handler.messages.map(({ attempt }) => attempt), [1, 2, 3])
-        assert.ok(handler.times.slice(1).every((time, i) => time - handler.times[i] >= 190))
-        assert.equal(headers['backhop-parked'], 'exhausted')
-        await isAcknowledged(queue)
-        for (const declaration of consumer.retrier.topology.declarations) await broker.delete(declaration)
-      })
-    }
-
-    for (const strategy of ['delayed-exchange', ...(VERSION < 4.3 ? ['native'] : [])]) {
-      it(`the strategy ${strategy}, which the broker lacks, is refused`, async () => {
-        const policy = new Policy({ kind: 'fixed', jitter: 'none' })
-        const consumer = await connected(await broker.queue(), { policy, strategy })
-        await assert.rejects(consumer.retrier.declare(), error => {
-          return error instanceof BrokerError && /ladder/.test(error.message)
-        })
-      })
-    }
-
     // Declaring and replaying
 
     it('S1: a further queue of a namespace declares its own part alone', async () => {
@@ -555,123 +333,6 @@ function testOver (client) {
       assert.deepEqual(declared, new Set([queue, `${queue}.parked`]))
     })
 
-    it('verifying says what is missing and what differs', async () => {
-      const queue = await broker.queue()
-      const { retrier } = await connected(queue)
-      await assert.rejects(retrier.verify(), error => {
-        assert.ok(error instanceof MissingError)
-        assert.match(error.message, new RegExp(`exchange "${broker.namespace}.return"`))
-        assert.match(error.message, new RegExp(`queue "${queue}.parked"`))
-        return true
-      })
-      await broker.holds(`${queue}.parked`, 0)
-      await retrier.declare()
-      await retrier.verify()
-      await broker.channel.deleteQueue(`${queue}.parked`)
-      await broker.channel.assertQueue(`${queue}.parked`, { arguments: { 'x-queue-type': 'classic' } })
-      for (const method of ['verify', 'declare']) {
-        await assert.rejects(retrier[method](), error => {
-          assert.ok(error instanceof ClashError)
-          const text = `queue "${queue}.parked" exists with x-queue-type = classic, and quorum is needed`
-          assert.ok(error.message.includes(text))
-          return true
-        })
-      }
-    })
-
-    it('a missing work queue is named', async () => {
-      const queue = `${broker.namespace}.none`
-      const { retrier } = await connected(queue)
-      await assert.rejects(retrier.declare(), error => {
-        return error instanceof MissingError && /the work queue/.test(error.message)
-      })
-      await broker.channel.deleteQueue(`${queue}.parked`)
-    })
-
-    it('who may not declare is told what to do', NEEDS_CTL, async () => {
-      const queue = await broker.queue()
-      await withStranger(broker.namespace, async url => {
-        const { retrier } = await connected(queue, { url })
-        await assert.rejects(retrier.declare(), error => {
-          assert.ok(error instanceof AccessError)
-          assert.match(error.message, /grant the permission, or import topology\.definitions\(\) and use mode: 'verify'/)
-          return true
-        })
-        await (await connected(queue)).retrier.declare()
-        await retrier.verify()
-      })
-    })
-
-    if (!declaresItself) it('rungs on demand are missing only to who may not make them', NEEDS_CTL, async () => {
-      const queue = await broker.queue()
-      const policy = new Policy({ initial: 100, jitter: 'none', max: 100, maxRetryAfter: 150 })
-      const { retrier } = await connected(queue, { policy })
-      await retrier.declare()
-      await retrier.verify()
-      await withStranger(broker.namespace, async url => {
-        const consumer = await connected(queue, { policy, url })
-        await assert.rejects(consumer.retrier.verify(), error => {
-          assert.ok(error instanceof MissingError)
-          const text = 'missing: 2 rungs that a handler\'s RetryAfter can need (maxRetryAfter: 0 needs none); '
-          assert.equal(error.message, `${text}import topology.definitions()`)
-          return true
-        })
-        importing(retrier.topology.definitions())
-        await consumer.retrier.verify()
-        const handler = handling(new RetryAfter(120))
-        await consumer.begin(handler)
-        await broker.publish('', queue)
-        await handler.saw(2)
-        assert.equal(handler.messages[1].lastDelay, 125)
-        await isAcknowledged(queue)
-      })
-      for (const declaration of retrier.topology.declarations) await broker.delete(declaration)
-    })
-
-    it('parked messages are replayed to their queue alone', async () => {
-      const [queue, sibling] = [await broker.queue(), await broker.queue()]
-      const exchange = await broker.events('fanout', [queue, sibling])
-      const handler = handling(new Park('why'), new Park('why'), new Park('why'))
-      const { retrier } = await consuming(queue, handler)
-      for (const body of ['0', '1', '2']) await broker.publish(body, 'key', { exchange })
-      await until(async () => await broker.count(`${queue}.parked`) === 3, 'all are parked')
-      assert.equal(await retrier.replay(2), 2)
-      await handler.saw(5)
-      assert.equal(await retrier.replay(), 1)
-      await handler.saw(6)
-      assert.equal(await retrier.replay(), 0)
-      const again = handler.messages.slice(3)
-      assert.ok(handler.messages.every(({ attempt }) => attempt === 1))
-      assert.ok(again.every(message => message.exchange === exchange && message.routingKey === 'key'))
-      assert.ok(again.every(message => message.lastError === ''))
-      assert.deepEqual(again.map(({ content }) => String(content)), ['0', '1', '2'])
-      await isAcknowledged(queue)
-      await broker.holds(sibling, 3)
-      await broker.holds(`${queue}.parked`, 0)
-    })
-
-    it('what came back while its queue was gone is replayed; what is another queue\'s stays, in order', async () => {
-      const [queue, other] = [await broker.queue(), await broker.queue()]
-      const [unroutable, comesBack] = ['unroutable', 'return'].map(name => `${broker.namespace}.${name}`)
-      const handler = handling(new Error('first'))
-      const { retrier } = await consuming(queue, handler)
-      const arrived = count => until(async () => await broker.count(unroutable) === count, `${count} are unroutable`)
-      const lose = body => broker.publish(body, '', { exchange: unroutable, headers: { 'backhop-queue': other } })
-      await broker.channel.unbindQueue(queue, comesBack, `backhop:${queue}`) // as deleting the queue does
-      await lose('0')
-      await broker.publish('own', queue)
-      await arrived(2)
-      await lose('1')
-      await retrier.declare()
-      assert.equal(await retrier.replay(), 1)
-      await handler.saw(2)
-      const { content, attempt, history } = handler.messages[1]
-      assert.deepEqual([String(content), attempt, history.replays], ['own', 2, 1])
-      await arrived(2)
-      assert.equal(await retrier.replay(), 0)
-      assert.deepEqual(await broker.bodies(unroutable, 2), ['0', '1'])
-    })
-
     it('replaying ends with what was parked when it began, however busy the broker is', async ({ mock }) => {
       const queue = await broker.queue()
       for (let i = 0; i < 3; i++) await broker.publish('', queue)
@@ -688,17 +349,6 @@ function testOver (client) {
       }
       await areParked()
       await isAcknowledged(queue)
-    })
-
-    it('replaying without a topology leaves what is parked', async () => {
-      const queue = await broker.queue()
-      const { retrier } = await connected(queue)
-      await assert.rejects(retrier.replay(), MissingError)
-      await broker.channel.assertQueue(`${queue}.parked`, { arguments: { 'x-queue-type': 'classic' } })
-      await broker.publish('body', `${queue}.parked`)
-      await assert.rejects(retrier.replay(), { name: 'MissingError', message: /was declare\(\) forgotten\?/ })
-      await until(async () => await broker.count(`${queue}.parked`) === 1, 'it is parked still')
-      proxy.cut()
     })
 
     it('a lost connection ends a replay', async () => {
@@ -745,25 +395,6 @@ function testOver (client) {
       await assert.rejects(consumer.retrier.declare(), ConnectionFailedError)
       await assert.rejects(consumer.retrier.replay(), ConnectionFailedError)
       await consumer.retrier.drain()
-    })
-
-    it('drain waits for the handlers that run', async () => {
-      const queue = await broker.queue()
-      let finish
-      const isCalled = new Promise(resolve => {
-        finish = { called: resolve }
-      })
-      const { retrier } = await consuming(queue, () => new Promise((resolve, reject) => {
-        finish.fail = () => reject(new Park('why'))
-        finish.called()
-      }))
-      await broker.publish('body', queue)
-      await isCalled
-      await assert.rejects(retrier.drain({ timeout: 50 }), { name: 'WaitTimeoutError', code: 'BH_ERR_TIMEOUT' })
-      const drained = retrier.drain()
-      finish.fail()
-      await drained
-      await until(async () => await broker.count(`${queue}.parked`) === 1, 'it is parked')
     })
   })
 }

@@ -254,18 +254,14 @@ async function withVhost (use) {
   }
 }
 
-/** Has `use` done with the URL of a user who may configure nothing. */
-async function withStranger (name, use) {
+/** Returns the URL of a new user, who may configure nothing. */
+function stranger (name) {
   const permission = { user: name, vhost: '/', configure: '^$', write: '.*', read: '.*' }
   importing(JSON.stringify({ users: [{ name, password: 'secret', tags: '' }], permissions: [permission] }))
-  try {
-    await use(URL_OF_BROKER.replace('guest:guest', `${name}:secret`))
-  } finally {
-    control('eval', `rabbit_auth_backend_internal:delete_user(<<"${name}">>, <<"a test">>).`)
-  }
+  return URL_OF_BROKER.replace('guest:guest', `${name}:secret`)
 }
 
 module.exports = {
   Broker, CONNECTS, LIMIT, NEEDS_BROKER, NEEDS_CTL, PATIENCE, QUICK, URL: URL_OF_BROKER, VERSION, amqplibUrl, control, describe, importing,
-  it, until, withStranger, withVhost
+  it, stranger, until, withVhost
 }

@@ -160,4 +160,10 @@ const CLIENTS = {
   'node-amqp, consume': NodeAmqpConsuming
 }
 
-module.exports = { CLIENTS }
+/** How many channels the client of a carrier has open. */
+function channelsOf ({ connection }) {
+  const channels = connection.connection?.channels ?? Object.values(connection.channels)
+  return channels.filter(Boolean).length
+}
+
+module.exports = { CLIENTS, channelsOf }

@@ -3,7 +3,6 @@
 
 const assert = require('node:assert/strict')
 const { afterEach, beforeEach, mock } = require('node:test')
-const { setTimeout: sleep } = require('node:timers/promises')
 
 const amqplib = require('amqplib')
 
@@ -11,7 +10,7 @@ const { Policy, Topology, WaitTimeoutError, Worker, buildInfo } = require('backh
 const { Retrier } = require('backhop/amqplib')
 
 const {
-  Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, amqplibUrl, control, describe, it, until
+  Broker, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, amqplibUrl, control, describe, it, until
 } = require('./broker')
 const { CARRIERS } = require('./carriers')
 const { CLIENTS } = require('./clients')
@@ -110,18 +109,6 @@ describe('an edge', NEEDS_BROKER, () => {
   ]) {
     const needs = { skip: begin ? false : NEEDS_WORKER.skip, long: name === 'node-amqp' }
 
-    it(`NT4: a copy over ${name} has the body that arrived, whatever the handler does to its own`, needs, async () => {
-      const seen = []
-      await begin(message => {
-        seen.push(String(message.body))
-        message.body.fill(0)
-        throw new Error('507 queue is full')
-      })
-      await broker.publish('abc 123', queue)
-      assert.deepEqual(await broker.bodies(`${queue}.parked`, 1), ['abc 123'])
-      assert.deepEqual(seen, ['abc 123', 'abc 123', 'abc 123'])
-    })
-
     it(`NT8: any number of handlers over ${name} listens to the signal`, needs, async () => {
       let listening = 0
       let release
@@ -137,51 +124,6 @@ describe('an edge', NEEDS_BROKER, () => {
       await until(() => listening === 20, 'twenty listen')
       assert.deepEqual(warnings.filter(({ name }) => name === 'MaxListenersExceededWarning'), [])
       release()
-    })
-  }
-
-  for (const [name, begin] of [
-    ['amqplib', (handle, more) => consuming(Amqplib, handle, more)],
-    ['node-amqp', (handle, more) => consuming(NodeAmqp, handle, more)],
-    ['a worker', NEEDS_WORKER.skip ? undefined : (handle, more) => working(handle, more)]
-  ]) {
-    const needs = { skip: begin ? false : NEEDS_WORKER.skip, long: name === 'node-amqp' }
-
-    it(`T5: a message without an id has one in its events over ${name}, and gets it with its copy`, needs, async () => {
-      const events = []
-      const ids = []
-      await begin(message => {
-        ids.push(message.id)
-        if (message.attempt === 1) throw new Error('507 queue is full')
-      }, { onEvent: event => events.push(event) })
-      for (let i = 0; i < 2; i++) await broker.publish('equal', queue)
-      const named = some => events.filter(event => event.name === some).map(event => event.id)
-      await until(() => named('succeeded').length === 2, () => events.join('\n'))
-      const all = [...new Set(named('delivered'))]
-      assert.equal(all.length, 2)
-      assert.ok(all.every(id => /^[0-9a-f]{32}$/.test(id)), String(all))
-      for (const each of ['failed', 'retried', 'succeeded']) assert.deepEqual(named(each).sort(), all.sort(), each)
-      assert.deepEqual(ids.filter(Boolean).sort(), all)
-      assert.equal(ids.length, 4)
-    })
-
-    it(`NT5: a handler over ${name} that a stop aborts has not used its attempt`, needs, async () => {
-      const events = []
-      let began = 0
-      const consumer = await begin(async ({ signal }) => {
-        began++
-        await sleep(LIMIT, undefined, { signal })
-      }, { policy: new Policy({ maxAttempts: 2 }), onEvent: event => events.push(event) })
-      await broker.publish('m0', queue, { messageId: 'm0', headers: { 'backhop-attempts': 1, 'backhop-id': 'm0' } })
-      await broker.publish('m1', queue, { messageId: 'm1' })
-      await until(() => began === 2, 'both are handled')
-      await (consumer.retrier ? consumer.stop() : consumer.stop({ timeout: '20s' }))
-      const back = await broker.take(queue, 2)
-      const attempts = ({ properties: { messageId, headers } }) => [messageId, headers['backhop-attempts']]
-      assert.deepEqual(back.map(attempts).sort(), [['m0', 1], ['m1', undefined]])
-      assert.deepEqual(await broker.all(`${queue}.parked`), [])
-      assert.deepEqual(events.filter(event => event.name === 'stale').map(event => event.id).sort(), ['m0', 'm1'])
-      assert.match(events.find(event => event.name === 'stale').text, /aborted by a stop/)
     })
   }
 
@@ -281,11 +223,6 @@ describe('an edge', NEEDS_BROKER, () => {
     await broker.publish('x', queue)
     await broker.take(`${queue}.parked`, 1)
     assert.deepEqual(failed, [null])
-  })
-
-  it('NT19: a worker whose queue is missing names the option of this package', NEEDS_WORKER, async () => {
-    const worker = new Worker(URL, { ...options, queue: `${queue}.typo` })
-    await assert.rejects(worker.run(() => {}), { name: 'MissingError', message: /have it declared too, by workQueue: "quorum"/ })
   })
 
   for (const Consumer of [Amqplib, NodeAmqp]) {
@@ -390,18 +327,6 @@ describe('an edge', NEEDS_BROKER, () => {
       return { consumer, seen, events }
     }
 
-    it(`F4: a consumer over ${Consumer.name} declares a return exchange that was deleted, and emits that`, needs, async () => {
-      const { consumer, seen, events } = await looking()
-      await broker.channel.deleteExchange(`${broker.namespace}.return`)
-      const event = await until(() => events.find(({ name }) => name === 'unavailable'), () => events.join('\n'))
-      assert.match(String(event), /the exchange ".*\.return" is missing, so that no retry comes back; it is declared again/)
-      assert.equal(event.error.code, 'BH_ERR_MISSING')
-      await broker.publish('x', queue)
-      await until(() => seen.length === 2, 'it comes back')
-      assert.deepEqual(seen, [['x', 1], ['x', 2]])
-      await until(() => (consumer.consumer?.state ?? 'ready') === 'ready', 'it is ready')
-    })
-
     it(`F4: a consumer over ${Consumer.name} mends a binding that a look made while its exchange was deleted`, needs, async () => {
       const { seen, events } = await looking({ pause: 1 })
       const { source: exchange, routingKey } = bindingOfQueue()
@@ -416,31 +341,6 @@ describe('an edge', NEEDS_BROKER, () => {
         await until(() => isRouted(String(count)), () => events.join('\n'))
       }
     })
-
-    it(`F1: a retry in the unroutable queue comes back to its idle queue over ${Consumer.name}`, needs, async () => {
-      await declared(Consumer, URL)
-      const unroutable = `${broker.namespace}.unroutable`
-      await broker.publish('other', unroutable, { headers: { 'backhop-queue': 'other' } })
-      await broker.publish('lost', unroutable, { headers: { 'backhop-queue': queue, 'backhop-attempts': 1 } })
-      const { seen, events } = await looking()
-      const { count, text, level } = await until(() => events.find(({ name }) => name === 'replayed'), () => events.join('\n'))
-      assert.deepEqual([count, level], [1, 'warning'])
-      assert.match(text, /these retries came back to no queue/)
-      assert.doesNotMatch(text, /declare the topology/)
-      await until(() => seen.length === 2, 'it is handled, fails and succeeds')
-      assert.deepEqual(seen, [['lost', 1], ['lost', 2]])
-      await until(async () => await broker.count(unroutable) === 1, 'the other message stays')
-    })
-
-    if (Consumer === AmqplibWrapped || Consumer === NodeAmqpWrapped) {
-      it(`F1: a consumer over ${Consumer.name} that declared nothing advises to do so when its retries come back`, needs, async () => {
-        await declared(Consumer, URL)
-        await broker.publish('lost', `${broker.namespace}.unroutable`, { headers: { 'backhop-queue': queue } })
-        const { events } = await looking({}, URL, connected)
-        const event = await until(() => events.find(({ name }) => name === 'replayed'), () => events.join('\n'))
-        assert.match(event.text, /if this goes on, declare the topology of this queue/)
-      })
-    }
 
     it(`F4: a consumer over ${Consumer.name} binds its queue again`, needs, async () => {
       const { seen, consumer: { consumer } } = await looking()

@@ -9,6 +9,7 @@ const { Breaker, MissingError, Park, Policy, RetryAfter, Throttled, Worker, buil
 const { inside } = require('../internals')
 const { Broker, CONNECTS, NEEDS_BROKER, URL, amqplibUrl, describe, it, until } = require('./broker')
 const { CARRIERS } = require('./carriers')
+const { channelsOf } = require('./clients')
 
 const { frames } = inside('adapters/frames')
 
@@ -64,12 +65,6 @@ describe('an end', NEEDS_BROKER, () => {
     await broker.publish('runs', queue)
     await until(() => run.message, 'the handler runs')
     return run
-  }
-
-  /** How many channels the client of a carrier has open. */
-  function channelsOf ({ connection }) {
-    const channels = connection.connection?.channels ?? Object.values(connection.channels)
-    return channels.filter(Boolean).length
   }
 
   for (const name of Object.keys(CARRIERS)) {

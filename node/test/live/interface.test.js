@@ -10,10 +10,9 @@ const { afterEach, beforeEach } = require('node:test')
 const amqp = require('amqp')
 const amqplib = require('amqplib')
 
-const { ConnectionFailedError, MissingError, Park, Policy, RetryAfter, Worker, buildInfo } = require('backhop')
+const { ConnectionFailedError, Policy, Worker, buildInfo } = require('backhop')
 const { Retrier: AmqpRetrier } = require('backhop/amqp')
 const { Retrier } = require('backhop/amqplib')
-const { rehearse } = require('backhop/testing')
 
 const {
   Broker, LIMIT, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, amqplibUrl, control, describe, it, until
@@ -156,55 +155,8 @@ describe('the interface', NEEDS_BROKER, () => {
     }
   })
 
-  it('a forgotten declare is told with what to do', async () => {
-    const queue = await broker.queue()
-    const { channel } = await channelOf()
-    const retrier = new Retrier(channel, { queue, ...common })
-    await channel.consume(queue, retrier.wrap(() => { throw new Error('no') }))
-    await broker.publish('body', queue)
-    await warned('was declare() forgotten?')
-    await retrier.declare() // it heals
-    await until(() => retrier.pending === 0)
-  })
-
-  it('mode none declares nothing, and mode verify says what is missing', async () => {
-    const queue = await broker.queue()
-    const { channel } = await channelOf()
-    await (await Retrier.declare(channel, { queue, ...common, mode: 'none' })).drain()
-    await assert.rejects(Retrier.declare(channel, { queue, ...common, mode: 'verify' }), MissingError)
-    await broker.holds(`${queue}.parked`, 0)
-  })
-
   for (const client of ['amqplib, consume', 'node-amqp, consume']) {
     const needs = { long: client !== 'amqplib, consume' }
-
-    it(`${client}: it consumes again where the queue was deleted and declared anew`, needs, async () => {
-      const queue = await broker.queue()
-      const consumer = await CLIENTS[client].connect(URL, queue, common)
-      closing.push(() => consumer.stop())
-      const seen = []
-      await consumer.begin(message => { seen.push(String(message.body)) })
-      await broker.channel.deleteQueue(queue)
-      await warned('a message was held longer than the consumer timeout; it consumes again') // F12
-      await broker.channel.assertQueue(queue, { arguments: { 'x-queue-type': 'classic' } })
-      await broker.publish('again', queue)
-      await until(() => seen.includes('again'))
-    })
-
-    it(`${client}: it consumes a queue that it declares itself, and says where there is none`, needs, async () => {
-      const queue = await broker.queue()
-      await broker.channel.deleteQueue(queue)
-      const made = await CLIENTS[client].connect(URL, queue, { ...common, workQueue: 'classic' })
-      closing.push(() => made.stop())
-      const seen = []
-      await made.begin(message => { seen.push(String(message.body)) })
-      await broker.publish('body', queue)
-      await until(() => seen.length)
-      const missing = await CLIENTS[client].connect(URL, `${queue}.none`, { ...common, mode: 'none' })
-      closing.push(() => missing.stop())
-      const isMissing = /the work queue ".*none" cannot be consumed.*have it declared too, by workQueue: 'quorum'/
-      await assert.rejects(missing.begin(() => {}), { name: 'MissingError', message: isMissing })
-    })
 
     if (client.endsWith('consume')) {
       it(`${client}: W3: a stream is no work queue`, { long: true, real: true }, async () => {
@@ -242,35 +194,6 @@ describe('the interface', NEEDS_BROKER, () => {
     })
   }
 
-  it('amqplib: a consumer whose channel the broker closes goes on with another one', async () => {
-    const queue = await broker.queue()
-    const { channel } = await channelOf()
-    const retrier = new Retrier(channel, { queue, ...common })
-    const seen = []
-    let own
-    const consumer = await retrier.consume(message => {
-      seen.push(String(message.body))
-      own = message
-    })
-    await broker.publish('one', queue)
-    await until(() => seen.length === 1)
-    // an acknowledgement too much closes the channel that it comes by
-    const { connection } = channel
-    for (const { channel: each } of connection.channels.filter(Boolean)) if (each?.consumers?.size) each.ack(own)
-    await warned('the consumer has ended')
-    await broker.publish('two', queue)
-    await until(() => seen.includes('two'))
-    await consumer.cancel()
-  })
-
-  it('amqplib: a consumer of a lost connection ends, and says so', async () => {
-    const queue = await broker.queue()
-    const { connection, channel } = await channelOf()
-    const consumer = await new Retrier(channel, { queue, ...common }).consume(() => {})
-    connection.connection.stream.destroy(new Error('gone'))
-    assert.ok(await consumer.closed instanceof ConnectionFailedError)
-  })
-
   it('amqplib 2: its own recovery brings a consumer back, with a retrier of its own', async () => {
     const queue = await broker.queue()
     const proxy = await Proxy.to(URL)
@@ -297,83 +220,7 @@ describe('the interface', NEEDS_BROKER, () => {
     await until(() => seen.includes('again'))
   })
 
-  // One handler
-
-  const options = { contentType: 'application/json', contentEncoding: 'utf-8', correlationId: 'c', replyTo: 'answers',
-    messageId: '42', timestamp: 1_767_323_045, type: 'kind', appId: 'shop', priority: 3, headers: { tenant: 'acme' } }
-
   /** Keeps all fields of a message, and the second attempt ends it. */
-  function telling (told) {
-    return async message => {
-      told.push({
-        body: String(message.body), content: String(message.content), tenant: message.headers.tenant,
-        contentType: message.contentType, contentEncoding: message.contentEncoding, correlationId: message.correlationId,
-        replyTo: message.replyTo, type: message.type, appId: message.appId, timestamp: message.timestamp,
-        priority: message.priority, messageId: message.messageId, id: message.id, attempt: message.attempt,
-        maxAttempts: message.maxAttempts, lastAttempt: message.lastAttempt, hasFailed: message.firstFailure instanceof Date,
-        lastError: message.lastError, deaths: message.deaths.filter(({ reason }) => reason !== 'expired'),
-        exchange: message.exchange, routingKey: message.routingKey, redelivered: message.redelivered,
-        attempts: message.history.attempts, queue: message.queue, isAborted: message.signal.aborted
-      })
-      if (message.attempt === 1) throw new RetryAfter(100, new TypeError('first'))
-      if (message.attempt === 2) throw new Error('second')
-      throw new Park('last')
-    }
-  }
-
-  it('one handler runs unchanged over each client, the worker and a rehearsal, and is told the same', {
-    ...NEEDS_WORKER, long: true
-  }, async () => {
-    const told = {}
-    for (const client of Object.keys(CLIENTS).filter(name => name.endsWith('consume') || name === 'amqplib, promises')) {
-      const queue = await broker.queue()
-      const consumer = await CLIENTS[client].connect(URL, queue, { ...common, policy: new Policy({ initial: 100, maxAttempts: 3 }) })
-      closing.push(() => consumer.stop())
-      await consumer.retrier.declare()
-      await broker.publish('{}', queue, options)
-      await consumer.begin(telling(told[client] = []))
-      await broker.take(`${queue}.parked`, 1)
-      for (const each of told[client]) assert.equal(each.queue, queue)
-    }
-    const queue = await broker.queue()
-    const policy = new Policy({ initial: 100, maxAttempts: 3 })
-    const worker = new Worker(URL, { queue, policy, namespace: broker.namespace })
-    worker.on('parked', () => {})
-    await broker.publish('{}', queue, options)
-    const running = worker.run(telling(told.worker = []))
-    await broker.take(`${queue}.parked`, 1)
-    await worker.stop()
-    await running
-    const { headers, ...properties } = options
-    await rehearse(telling(told.rehearsal = []), '{}', { queue, policy, headers, properties })
-    const same = all => all.map(({ queue: own, routingKey, ...rest }) => ({ ...rest, isOwn: own === routingKey }))
-    assert.equal(told.worker.length, 3)
-    for (const [where, all] of Object.entries(told)) assert.deepEqual(same(all), same(told.rehearsal), where)
-    assert.deepEqual(told.worker.map(({ lastAttempt, lastError }) => [lastAttempt, lastError]),
-      [[false, ''], [false, 'TypeError: first'], [true, 'Error: second']])
-    assert.equal(told.worker[0].timestamp.toISOString(), '2026-01-02T03:04:05.000Z')
-  })
-
-  it('what a handler does with what its client gave it is in no copy', async () => {
-    const queue = await broker.queue()
-    const { channel } = await channelOf()
-    const seen = []
-    const consumer = await new Retrier(channel, { queue, ...common }).consume(({ properties, fields, attempt, headers }) => {
-      seen.push([headers.tenant, headers.deep, properties.messageId, fields.routingKey])
-      if (attempt > 1) return
-      properties.headers.tenant = 'EVIL'
-      properties.headers.deep.list.push(() => {})
-      properties.headers.more = Symbol('unknown to AMQP')
-      properties.messageId = 7
-      fields.routingKey = 'elsewhere'
-      throw new Error('no')
-    })
-    await broker.publish('body', queue, { messageId: '42', headers: { tenant: 'acme', deep: { list: [1] } } })
-    await until(() => seen.length === 2)
-    assert.deepEqual(seen, Array(2).fill(['acme', { list: [1] }, '42', queue]))
-    await consumer.cancel()
-  })
-
   it('a handler runs in the async context in which its message came, or its worker was run', NEEDS_WORKER, async () => {
     const storage = new AsyncLocalStorage()
     const queue = await broker.queue()

@@ -8,7 +8,7 @@ const { after, afterEach, before } = require('node:test')
 const { Worker: Thread } = require('node:worker_threads')
 
 const {
-  BackhopError, Drop, MissingError, Park, Policy, RetryAfter, TLSError, Worker, buildInfo, explain
+  BackhopError, MissingError, Policy, RetryAfter, TLSError, Worker, buildInfo
 } = require('backhop')
 
 const { Broker, NEEDS_BROKER, NEEDS_CTL, URL, control, describe, it, until } = require('./broker')
@@ -49,24 +49,6 @@ describe('worker', { ...NEEDS_WORKER, ...NEEDS_BROKER }, () => {
     return { worker, running: worker.run(handle) }
   }
 
-  it('acknowledges what a handler resolves, with its content, properties and types as they were', async () => {
-    const queue = await broker.queue()
-    const handle = inbox()
-    const headers = { tenant: 'acme', n: { '!': 'int8', value: 3 } }
-    await broker.publish('\0body', queue, { headers, messageId: '42', contentType: 'text/x' })
-    const { worker, running } = start(queue, handle)
-    await handle.saw(1)
-    await worker.stop()
-    await running
-    const [message] = handle.messages
-    assert.deepEqual(message.content, Buffer.from('\0body'))
-    assert.deepEqual([message.id, message.attempt, message.redelivered, message.firstFailure], ['42', 1, false, undefined])
-    assert.deepEqual(message.headers, { n: 3, tenant: 'acme' })
-    assert.equal(message.delivery.headerType('n'), 'int8')
-    assert.equal(message.delivery.properties.contentType, 'text/x')
-    await broker.holds(queue, 0)
-  })
-
   it('takes a result that throws as it is looked at for a failure', async () => {
     const queue = await broker.queue()
     for (const body of ['one', 'two']) await broker.publish(body, queue)
@@ -102,46 +84,6 @@ describe('worker', { ...NEEDS_WORKER, ...NEEDS_BROKER }, () => {
     await broker.holds(sibling, 1)
   })
 
-  it('parks after the last attempt, with the story', async () => {
-    const queue = await broker.queue()
-    const handle = inbox(new Error('507'), new Error('507'), new Error('507'))
-    await broker.publish('body', queue, { messageId: '42' })
-    const { worker } = start(queue, handle)
-    const [event] = await once(worker, 'parked')
-    assert.deepEqual([event.id, event.attempts, event.isWarning], ['42', 3, true])
-    const [parked] = await broker.take(`${queue}.parked`, 1)
-    assert.equal(parked.content.toString(), 'body')
-    const story = explain(parked.properties.headers)
-    for (const part of ['It failed 3 times', 'The last error was: Error: 507', 'its attempts were used up']) {
-      assert.ok(story.includes(part), story)
-    }
-  })
-
-  it('parks by class and on demand, drops, and takes a delay as a floor', async () => {
-    const queue = await broker.queue()
-    const handle = async message => {
-      switch (message.content.toString()) {
-        case 'never': throw new SyntaxError('no JSON')
-        case 'park': throw new Park('no such file')
-        case 'drop': throw new Drop()
-        case 'later': if (message.attempt === 1) throw new RetryAfter('300ms')
-      }
-      seen.push(message)
-    }
-    const seen = []
-    for (const body of ['never', 'park', 'drop', 'later']) await broker.publish(body, queue)
-    const { worker } = start(queue, handle, { never: [SyntaxError], retryEvents: true })
-    const [retried] = await once(worker, 'retried')
-    assert.ok(retried.delay >= 300)
-    await until(() => seen.length)
-    assert.equal(seen[0].lastDelay, 315)
-    const parked = await broker.take(`${queue}.parked`, 2)
-    const errors = parked.map(({ content, properties }) => [content.toString(), properties.headers['backhop-error']])
-    assert.deepEqual(new Map(errors), new Map([['never', 'SyntaxError: no JSON'], ['park', 'no such file']]))
-    await worker.stop()
-    await broker.holds(queue, 0)
-  })
-
   it('takes a delay that is none for a failure, and tells it with what the handler met', async () => {
     const queue = await broker.queue()
     const seen = []
@@ -152,34 +94,6 @@ describe('worker', { ...NEEDS_WORKER, ...NEEDS_BROKER }, () => {
     })
     await until(() => seen.length === 2)
     assert.match(seen[1], /^ArgumentError: the delay of RetryAfter is -1: give 0 ms or more.*; caused by Error: 429$/)
-  })
-
-  it('has a policy for each class of error', async () => {
-    const queue = await broker.queue()
-    const slow = new Policy({ kind: 'fixed', initial: 200, jitter: 'none', maxAttempts: 2 })
-    const handle = inbox(new Error('no'), new RangeError('slow'))
-    await broker.publish('body', queue)
-    start(queue, handle, { policies: [[RangeError, slow]] })
-    const [{ properties: { headers } }] = await broker.take(`${queue}.parked`, 1)
-    assert.deepEqual([headers['backhop-parked'], headers['backhop-attempts']], ['exhausted', 2])
-    assert.deepEqual(handle.messages.map(({ lastDelay }) => lastDelay), [undefined, 100])
-    const again = inbox(new RangeError('slow'))
-    const other = await broker.queue()
-    await broker.publish('body', other)
-    start(other, again, { policies: new Map([[error => error.message === 'slow', slow]]) })
-    await again.saw(2)
-    assert.equal(again.messages[1].lastDelay, 200)
-  })
-
-  it('sends parked messages back', async () => {
-    const queue = await broker.queue()
-    const handle = inbox(new Park())
-    await broker.publish('body', queue)
-    const { worker } = start(queue, handle)
-    await once(worker, 'parked')
-    assert.equal(await worker.replay(), 1)
-    await handle.saw(2)
-    assert.equal(handle.messages[1].attempt, 1)
   })
 
   it('runs as many handlers at once as its concurrency says', async () => {

@@ -351,6 +351,24 @@ CLIENTS: dict[str, type[Any]] = {
 each_client = pytest.mark.parametrize("client", carriers(*CLIENTS))
 
 
+def break_channel(client: Any, consumer: Any) -> None:
+    """Acknowledges an unknown delivery, so that the broker closes the consumer's channel."""
+    if isinstance(client, AioPika):
+        client.call(consumer._wire.basic_ack(4711))
+    elif isinstance(client, Select):
+        client.schedule(lambda: consumer._channel.basic_ack(4711))
+    else:  # not the BlockingChannel's, which raises if it reads the answer
+        client.call(lambda: consumer._channel._impl.basic_ack(4711))
+
+
+def channels_of(consumer: Any) -> int:
+    """Returns the number of open channels of a consumer's connection."""
+    if hasattr(consumer, "call") and hasattr(consumer, "loop"):
+        wire = consumer.call(consumer.retrier._wire_connection())
+        return sum(channel is not None for channel in list(wire.channels.values()))
+    return sum(channel.is_open for channel in list(consumer.retrier._connection._channels.values()))
+
+
 @contextlib.contextmanager
 def connected(kind: str, url: str, queue: str, handle: Handle, **options: Any) -> Iterator[Any]:
     """A consumer that does not consume yet."""

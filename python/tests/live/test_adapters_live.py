@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import gc
-import json
 import struct
 import sys
 import threading
@@ -18,8 +16,8 @@ from functools import partial
 from typing import Any
 
 import pytest
-from live import PATIENCE, URL, Broker, control, needs_broker, parameters, until, version
-from support import QUICK, Handler, carriers, is_missing, names_of, there
+from live import PATIENCE, URL, Broker, control, needs_broker, parameters, until
+from support import QUICK, Handler, carriers, there
 
 import backhop
 import backhop.aio_pika
@@ -82,32 +80,6 @@ def bodies(broker: Broker, queue: str, count: int) -> list[bytes]:
 # --- What comes back -------------------------------------------------------------------------------------------------
 
 
-@each_client
-def test_a_message_comes_back_to_its_queue_alone_and_is_acknowledged(
-    client: str, broker: Broker, own_namespace: str
-) -> None:
-    queue, sibling, exchange = broker.queue(), broker.queue(), f"{own_namespace}.events"
-    broker.channel.exchange_declare(exchange, "topic")
-    for each in (queue, sibling):
-        broker.channel.queue_bind(each, exchange, "order.*")
-    broker.publish(b"\x00body\xff", "order.created", exchange=exchange)
-    handler = Handler(ValueError("first"), ValueError("second"))
-    with consuming(client, URL, queue, handler, policy=QUICK, namespace=own_namespace):
-        handler.saw(3)
-    assert [message.attempt for message in handler.messages] == [1, 2, 3]
-    assert {message.body for message in handler.messages} == {b"\x00body\xff"}
-    assert {(message.exchange, message.routing_key) for message in handler.messages} == {(exchange, "order.created")}
-    assert [message.last_error for message in handler.messages] == ["", "ValueError: first", "ValueError: second"]
-    assert [message.last_delay for message in handler.messages] == [None, 0.1, 0.2]
-    assert handler.messages[1].first_failure == handler.messages[2].first_failure is not None
-    assert handler.messages[2].delivery.routing_key == "order.created"
-    assert handler.times[2] - handler.times[1] >= 0.2
-    broker.holds(sibling, 1)
-    assert broker.is_empty(queue)
-    assert broker.is_empty(f"{queue}.parked")
-    broker.channel.exchange_delete(exchange)
-
-
 HEADERS: dict[str, Any] = {
     "text": "grün",
     "binary": b"\xff\x00",
@@ -166,17 +138,6 @@ def test_properties_and_headers_are_kept_with_their_types(client: str, broker: B
 
 
 @each_client
-def test_a_message_without_properties_comes_back(client: str, broker: Broker, namespace: str) -> None:
-    queue = broker.queue()
-    broker.publish(b"", queue)
-    handler = Handler(ValueError())
-    with consuming(client, URL, queue, handler, policy=QUICK, namespace=namespace):
-        handler.saw(2)
-    properties = handler.messages[1].delivery.properties
-    assert {name: value for name, value in properties.items() if value} == {"delivery_mode": 2}
-
-
-@each_client
 def test_a_header_that_the_client_reads_and_would_not_write_goes_out_as_it_was(
     client: str, broker: Broker, namespace: str
 ) -> None:
@@ -203,79 +164,7 @@ def test_a_header_that_the_client_reads_and_would_not_write_goes_out_as_it_was(
 # --- Outcomes --------------------------------------------------------------------------------------------------------
 
 
-@each_client
-def test_never_parks_and_drop_keeps_no_copy(client: str, broker: Broker, namespace: str) -> None:
-    queue = broker.queue()
-    handler = Handler(KeyError("x"), backhop.Drop())
-    broker.publish(b"never", queue)
-    broker.publish(b"drop", queue)
-    with consuming(client, URL, queue, handler, policy=QUICK, namespace=namespace, never=(LookupError,)):
-        handler.saw(2)
-    body, properties = broker.get(f"{queue}.parked")
-    assert (body, properties.headers["backhop-parked"]) == (b"never", "permanent")
-    assert properties.headers["backhop-error"] == "KeyError: 'x'"
-    assert broker.is_empty(queue)
-    assert broker.is_empty(f"{queue}.parked")
-
-
-@each_client
-def test_retry_after_is_a_floor_on_a_rung_that_is_declared_on_demand(
-    client: str, broker: Broker, own_namespace: str
-) -> None:
-    queue = broker.queue()
-    policy = backhop.Policy(initial=0.1, jitter="none", max=0.1, max_retry_after=10)
-    broker.publish(b"", queue)
-    handler = Handler(backhop.RetryAfter(0.6, "busy"))
-    with consuming(client, URL, queue, handler, policy=policy, namespace=own_namespace):
-        handler.saw(2)
-    assert handler.messages[1].last_delay == 0.63
-    assert handler.times[1] - handler.times[0] >= 0.6
-    assert broker.is_empty(f"{own_namespace}.wait.630")
-    assert is_missing(broker, f"{own_namespace}.wait.800")
-
-
-@each_client
-def test_a_message_that_crashes_its_consumers_is_parked_before_the_handler(
-    client: str, broker: Broker, namespace: str
-) -> None:
-    queue, handler = broker.queue(), Handler()
-    broker.publish(b"", queue, headers={"x-delivery-count": 1, "backhop-crashes": 20})
-    with consuming(client, URL, queue, handler, policy=QUICK, namespace=namespace):
-        _, properties = broker.get(f"{queue}.parked")
-    assert properties.headers["backhop-parked"] == "poison"
-    assert not handler.messages
-
-
 # --- Confirm, then acknowledge ---------------------------------------------------------------------------------------
-
-
-@each_client
-def test_nothing_is_acknowledged_before_its_copy_is_confirmed(
-    client: str, broker: Broker, namespace: str, proxy: Proxy
-) -> None:
-    queue, count = broker.queue(), 20
-    broker.publish(b"opens the channel that publishes", queue)
-    is_held = threading.Event()
-
-    def handle(message: Message) -> None:
-        if message.body == str(count - 1).encode() and not is_held.is_set():
-            proxy.hold()
-            is_held.set()
-        raise backhop.Park("why")
-
-    with consuming(client, proxy.url, queue, handle, policy=QUICK, namespace=namespace):
-        bodies(broker, f"{queue}.parked", 1)
-        for i in range(count):
-            broker.publish(str(i).encode(), queue)
-        until(lambda: there(broker, f"{queue}.parked") == count)  # the last one's confirm is held
-        assert is_held.is_set()
-        proxy.cut()
-        proxy.release()
-        if client == "aio-pika robust":
-            until(lambda: there(broker, f"{queue}.parked") > count)
-        else:
-            until(lambda: there(broker, queue) > 0)
-    assert set(bodies(broker, f"{queue}.parked", count)) == {str(i).encode() for i in range(count)}
 
 
 @each_client
@@ -293,82 +182,6 @@ def test_a_burst_of_failures_waits_for_no_confirm(client: str, broker: Broker, n
         consumer.begin()
         until(lambda: there(broker, f"{queue}.parked") == 80)
     assert max(pending) > 4
-    assert broker.is_empty(queue)
-
-
-@each_client
-def test_a_returned_copy_is_published_again_once_its_queue_is_there(
-    client: str, broker: Broker, namespace: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    queue = broker.queue()
-    with consuming(
-        client, URL, queue, Handler(backhop.Park("a"), backhop.Park("b")), policy=QUICK, namespace=namespace
-    ):
-        broker.channel.queue_delete(f"{queue}.parked")
-        broker.publish(b"one", queue)
-        broker.publish(b"two", queue)
-        until(lambda: there(broker, f"{queue}.parked") == 2)
-    assert "the broker returned the copy" in caplog.text
-    assert set(bodies(broker, f"{queue}.parked", 2)) == {b"one", b"two"}
-    assert broker.is_empty(queue)
-
-
-@each_client
-def test_a_nacked_copy_is_published_again_once_there_is_room(
-    client: str, broker: Broker, namespace: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    queue = broker.queue()
-    arguments = {"x-queue-type": "classic", "x-max-length": 1, "x-overflow": "reject-publish"}
-    broker.channel.queue_declare(f"{queue}.parked", durable=True, arguments=arguments)
-    broker.publish(b"full", f"{queue}.parked")
-    broker.publish(b"body", queue)
-    until(lambda: there(broker, f"{queue}.parked") == 1)
-    with connected(client, URL, queue, Handler(backhop.Park()), policy=QUICK, namespace=namespace) as consumer:
-        consumer.begin()
-        until(lambda: "the broker nacked the copy" in caplog.text)
-        assert bodies(broker, f"{queue}.parked", 2) == [b"full", b"body"]
-    assert broker.is_empty(queue)
-
-
-@each_client
-def test_a_copy_that_closes_the_channel_stops_no_other(
-    client: str, broker: Broker, own_namespace: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    queue, handler = broker.queue(), Handler()
-    handler.errors = [ValueError(), *[backhop.Park()] * 5]
-    with consuming(client, URL, queue, handler, policy=QUICK, namespace=own_namespace):
-        broker.channel.exchange_delete(f"{own_namespace}.wait.100")
-        for i in range(6):
-            broker.publish(str(i).encode(), queue)
-        handler.saw(7)
-        until(lambda: there(broker, f"{queue}.parked") == 5)
-    assert "channel" in caplog.text
-    assert handler.messages[-1].body == b"0"
-    assert broker.is_empty(queue)
-
-
-@each_client
-def test_a_copy_that_is_not_confirmed_in_time_is_published_again(
-    client: str, broker: Broker, namespace: str, proxy: Proxy, caplog: pytest.LogCaptureFixture
-) -> None:
-    queue = broker.queue()
-    broker.publish(b"opens the channel that publishes", queue)
-
-    def handle(message: Message) -> None:
-        if message.body == b"body":
-            proxy.hold()
-        raise backhop.Park("why")
-
-    options = {"policy": QUICK, "namespace": namespace, "confirm_timeout": 0.3}
-    with consuming(client, proxy.url, queue, handle, **options) as consumer:
-        bodies(broker, f"{queue}.parked", 1)
-        until(lambda: consumer.retrier.pending == 0)
-        caplog.clear()  # the first copy may have been late too
-        broker.publish(b"body", queue, message_id="held")
-        until(lambda: "1 copy was not confirmed within 0.3 s" in caplog.text)
-        proxy.release()
-        until(lambda: consumer.retrier.pending == 0)
-    until(lambda: there(broker, f"{queue}.parked") > 0)
     assert broker.is_empty(queue)
 
 
@@ -749,142 +562,7 @@ def test_a_drain_that_meets_its_limit_says_how_many_are_not_confirmed(
 # --- Strategies ------------------------------------------------------------------------------------------------------
 
 
-@each_client
-@pytest.mark.parametrize("strategy", ["message-ttl", "reject", pytest.param("native", marks=pytest.mark.since("4.3"))])
-def test_a_strategy_brings_a_message_back_until_it_is_parked(
-    client: str, strategy: str, broker: Broker, own_namespace: str
-) -> None:
-    queue = f"{own_namespace}.work"
-    policy = backhop.Policy(initial=0.2, kind="fixed", jitter="none", max_attempts=3)
-    handler = Handler(*[ValueError("no")] * 3)
-    options = {"policy": policy, "namespace": own_namespace, "strategy": strategy, "work_queue": "quorum"}
-    with consuming(client, URL, queue, handler, **options) as consumer:
-        topology = consumer.retrier.topology
-        broker.publish(b"body", queue)
-        _, properties = broker.get(f"{queue}.parked")
-    assert [message.attempt for message in handler.messages] == [1, 2, 3]
-    assert all(after - before >= 0.19 for before, after in zip(handler.times, handler.times[1:], strict=False))
-    assert properties.headers["backhop-parked"] == "exhausted"
-    assert broker.is_empty(queue)
-    broker.delete(*names_of(topology))
-
-
-@each_client
-def test_a_strategy_that_the_broker_lacks_is_refused(client: str, broker: Broker, namespace: str) -> None:
-    options = {"policy": backhop.Policy(jitter="none", kind="fixed"), "namespace": namespace}
-    for strategy in ["delayed-exchange"] + (["native"] if version() < (4, 3) else []):
-        with (
-            connected(client, URL, broker.queue(), Handler(), strategy=strategy, **options) as consumer,
-            pytest.raises(backhop.BrokerError, match="ladder"),
-        ):
-            consumer.declare()
-
-
 # --- Declaring and replaying -----------------------------------------------------------------------------------------
-
-
-@each_client
-def test_verifying_says_what_is_missing_and_what_differs(client: str, broker: Broker, own_namespace: str) -> None:
-    queue = broker.queue()
-    with connected(client, URL, queue, Handler(), policy=QUICK, namespace=own_namespace) as consumer:
-        with pytest.raises(backhop.MissingError) as missing:
-            consumer.verify()
-        assert f'exchange "{own_namespace}.return"' in str(missing.value)
-        assert f'queue "{queue}.parked"' in str(missing.value)
-        assert is_missing(broker, f"{queue}.parked")
-        consumer.declare()
-        consumer.verify()
-        broker.channel.queue_delete(f"{queue}.parked")
-        broker.channel.queue_declare(f"{queue}.parked", durable=True, arguments={"x-queue-type": "classic"})
-        for ask in (consumer.verify, consumer.declare):
-            with pytest.raises(backhop.ClashError) as clash:
-                ask()
-            assert f'queue "{queue}.parked" exists with x-queue-type = classic, and quorum is needed' in str(
-                clash.value
-            )
-
-
-@pytest.mark.control
-@pytest.mark.long
-@each_client
-def test_rungs_on_demand_are_missing_only_to_who_does_not_make_them(
-    client: str, broker: Broker, own_namespace: str
-) -> None:
-    def import_definitions(definitions: str) -> None:
-        """As an administrator does by `rabbitmqctl import_definitions`, which wants a file that the broker can see."""
-        encoded = base64.b64encode(definitions.encode()).decode()
-        control("eval", f'rabbit_definitions:import_raw(base64:decode(<<"{encoded}">>)).')
-
-    queue, handler, user = broker.queue(), Handler(backhop.RetryAfter(0.12)), own_namespace
-    policy = backhop.Policy(initial=0.1, jitter="none", max=0.1, max_retry_after=0.15)
-    options = {"policy": policy, "namespace": own_namespace}
-    with connected(client, URL, queue, handler, **options) as consumer:
-        consumer.declare()
-        consumer.verify()
-        topology = consumer.retrier.topology
-    with (
-        connected(client, URL, queue, handler, mode="verify", **options) as consumer,
-        pytest.raises(backhop.MissingError, match="2 rungs"),
-    ):
-        consumer.declare()
-    permission = {"user": user, "vhost": "/", "configure": "^$", "write": ".*", "read": ".*"}
-    users = [{"name": user, "password": "secret", "tags": ""}]
-    import_definitions(json.dumps({"users": users, "permissions": [permission]}))
-    with connected(client, URL.replace("guest:guest", f"{user}:secret"), queue, handler, **options) as consumer:
-        with pytest.raises(backhop.AccessError, match='mode="verify"'):
-            consumer.declare()
-        with pytest.raises(backhop.MissingError) as missing:
-            consumer.verify()
-        assert str(missing.value) == (
-            "missing: 2 rungs that a handler's RetryAfter can need (max_retry_after=0 needs none); import "
-            "topology.definitions()"
-        )
-        import_definitions(topology.definitions())
-        consumer.verify()
-        consumer.begin()
-        broker.publish(b"", queue)
-        handler.saw(2)
-    assert handler.messages[1].last_delay == 0.125
-    assert broker.is_empty(queue)
-    control("eval", f'rabbit_auth_backend_internal:delete_user(<<"{user}">>, <<"a test">>).')
-    broker.delete(*names_of(topology, own_namespace))
-
-
-@each_client
-def test_a_missing_work_queue_is_named(client: str, broker: Broker, own_namespace: str) -> None:
-    with (
-        connected(client, URL, f"{own_namespace}.none", Handler(), policy=QUICK, namespace=own_namespace) as consumer,
-        pytest.raises(backhop.MissingError, match="the work queue"),
-    ):
-        consumer.declare()
-    broker.channel.queue_delete(f"{own_namespace}.none.parked")
-
-
-@each_client
-def test_parked_messages_are_replayed_to_their_queue_alone(client: str, broker: Broker, own_namespace: str) -> None:
-    queue, sibling, exchange = broker.queue(), broker.queue(), f"{own_namespace}.events"
-    broker.channel.exchange_declare(exchange, "fanout")
-    for each in (queue, sibling):
-        broker.channel.queue_bind(each, exchange)
-    handler = Handler(*[backhop.Park("why")] * 3)
-    with consuming(client, URL, queue, handler, policy=QUICK, namespace=own_namespace) as consumer:
-        for i in range(3):
-            broker.publish(str(i).encode(), "key", exchange=exchange)
-        until(lambda: there(broker, f"{queue}.parked") == 3)
-        assert consumer.replay(2) == 2
-        handler.saw(5)
-        assert consumer.replay() == 1
-        handler.saw(6)
-        assert consumer.replay() == 0
-    assert [message.attempt for message in handler.messages] == [1] * 6
-    assert {(message.exchange, message.routing_key, message.last_error) for message in handler.messages[3:]} == {
-        (exchange, "key", "")
-    }
-    assert [message.body for message in handler.messages[3:]] == [b"0", b"1", b"2"]
-    broker.holds(sibling, 3)
-    assert broker.is_empty(queue)
-    assert broker.is_empty(f"{queue}.parked")
-    broker.channel.exchange_delete(exchange)
 
 
 @each_client
@@ -904,50 +582,6 @@ def test_replaying_ends_with_what_was_parked_when_it_began(
             assert consumer.replay(0) == 0
             assert consumer.replay() == count
         until(lambda: there(broker, f"{queue}.parked") == count)
-
-
-@each_client
-def test_replaying_without_a_parked_queue_says_so(client: str, broker: Broker, own_namespace: str) -> None:
-    queue = broker.queue()
-    with (
-        connected(client, URL, queue, Handler(), policy=QUICK, namespace=own_namespace) as consumer,
-        pytest.raises(backhop.MissingError, match=rf'"{queue}\.parked" cannot be replayed.*declare with mode="create"'),
-    ):
-        consumer.replay()
-
-
-@each_client
-def test_replaying_without_a_topology_leaves_what_is_parked(client: str, broker: Broker, own_namespace: str) -> None:
-    queue = broker.queue()
-    broker.channel.queue_declare(f"{queue}.parked", durable=True, arguments={"x-queue-type": "classic"})
-    broker.publish(b"body", f"{queue}.parked")
-    until(lambda: there(broker, f"{queue}.parked") == 1)
-    with (
-        connected(client, URL, queue, Handler(), policy=QUICK, namespace=own_namespace) as consumer,
-        pytest.raises(backhop.PublishError),
-    ):
-        consumer.replay()
-    until(lambda: there(broker, f"{queue}.parked") == 1)
-
-
-@each_client
-def test_replaying_sends_home_what_came_back_while_the_queue_was_gone_and_leaves_what_is_others(
-    client: str, broker: Broker, own_namespace: str
-) -> None:
-    queue, unroutable = broker.queue(), f"{own_namespace}.unroutable"
-    with connected(client, URL, queue, Handler(), policy=QUICK, namespace=own_namespace) as consumer:
-        consumer.declare()
-        owners = {"theirs": "another", "own": queue, "nobody's": None, "own too": queue, "theirs too": "another"}
-        for body, owner in owners.items():
-            headers = {"backhop-queue": owner, "backhop-attempts": 1}
-            broker.publish(body.encode(), unroutable, headers=headers)
-        broker.publish(b"parked", f"{queue}.parked")
-        until(lambda: there(broker, unroutable) == 5 and there(broker, f"{queue}.parked") == 1)
-        assert [consumer.replay(2), consumer.replay(), consumer.replay()] == [2, 1, 0]
-        assert bodies(broker, queue, 3) == [b"parked", b"own", b"own too"]
-        assert bodies(broker, unroutable, 3) == [b"theirs", b"nobody's", b"theirs too"]
-        broker.channel.queue_delete(unroutable)
-        assert consumer.replay() == 0
 
 
 @pytest.mark.long

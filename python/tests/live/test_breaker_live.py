@@ -7,8 +7,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -23,7 +21,7 @@ import backhop.breaker
 pytest.importorskip("pika")
 pytest.importorskip("aio_pika")
 
-from clients import CLIENTS, AioPika, Select, connected
+from clients import CLIENTS, break_channel, connected
 
 pytestmark = [needs_broker, pytest.mark.filterwarnings("default")]
 
@@ -35,7 +33,6 @@ BACK_OFF = 0.2  # seconds: a consumer that was lost once subscribes again after 
 CONSUMERS = [*(f"{client} consume" for client in CLIENTS), "blocking threads"]
 WRAPS = [f"{client} wrap" for client in CLIENTS]
 
-each_carrier = pytest.mark.parametrize("carrier", carriers(*CONSUMERS, *WRAPS, "worker run", "worker serve"))
 each_consumer = pytest.mark.parametrize("carrier", carriers(*CONSUMERS))
 
 
@@ -51,36 +48,20 @@ class Downstream:
 
     def __init__(self) -> None:
         self.is_down = False
-        self.down_for: set[bytes] = set()  # messages that fail by themselves while they are in here
-        self.bad: set[bytes] = set()  # messages that fail by their own fault
-        self.raises: list[BaseException] = []
-        self.calls: list[tuple[float, bytes]] = []
-        self.refused = 0
+        self.calls: list[bytes] = []
         self.done: Counter[bytes] = Counter()
         self.deferrals: dict[bytes, int] = {}
         self.wrong: list[str] = []
         self._failures: Counter[bytes] = Counter()
         self._lock = threading.Lock()
 
-    @property
-    def probes(self) -> int:
-        """The number of calls that came after a pause of the breaker of ``quick``."""
-        times = [at for at, _ in list(self.calls)]
-        return sum(after - before > 0.25 for before, after in pairwise(times))
-
     def __call__(self, message: backhop.Message) -> None:
         with self._lock:
             body = message.body
-            self.calls.append((time.monotonic(), body))
+            self.calls.append(body)
             if message.attempt != self._failures[body] + 1:
                 self.wrong.append(f"{message!r} after {self._failures[body]} failures")
-            if self.raises:
-                raise self.raises.pop(0)
-            if body in self.bad:
-                self._failures[body] += 1
-                raise ValueError("bad")
-            if self.is_down or body in self.down_for:
-                self.refused += 1
+            if self.is_down:
                 self._failures[body] += 1
                 raise ConnectionError("down")
             self.done[body] += 1
@@ -104,16 +85,6 @@ class Carried:
     @property
     def state(self) -> str:
         return str(self.consumer.state)
-
-    def break_channel(self) -> None:
-        """Acknowledges an unknown delivery, so that the broker closes the consumer's channel."""
-        consumer, client = self.consumer, self.client
-        if isinstance(client, AioPika):
-            client.call(consumer._wire.basic_ack(4711))
-        elif isinstance(client, Select):
-            client.schedule(lambda: consumer._channel.basic_ack(4711))
-        else:  # not the BlockingChannel's, which raises if it reads the answer
-            client.call(lambda: consumer._channel._impl.basic_ack(4711))
 
     @property
     def held(self) -> int:
@@ -153,83 +124,6 @@ def bodies(count: int, name: str = "m") -> list[bytes]:
 
 
 # --- An outage -------------------------------------------------------------------------------------------------------
-
-
-@each_carrier
-def test_a_downstream_that_is_down_gets_probes_and_no_storm(
-    carrier: str,
-    broker: Broker,
-    namespace: str,
-) -> None:
-    queue, api, breaker, sent = broker.queue(), Downstream(), quick(), bodies(200)
-    api.is_down = True
-    began = time.monotonic()
-    with carrying(carrier, queue, api, namespace=namespace, breaker=breaker) as carried:
-        for body in sent:
-            broker.publish(body, queue)
-        until(lambda: "breaker_opened" in carried.names())
-        until(lambda: api.probes >= 3)
-        api.is_down = False
-        took = time.monotonic() - began
-        until(lambda: len(api.done) == len(sent))
-        until(lambda: breaker.state == "closed")
-        until(lambda: "breaker_closed" in carried.names())
-    # The row counts only calls that were permitted after its first failure: so two rounds of handlers may fail.
-    assert api.refused <= 3 + 2 * PREFETCH + took / 0.3 + 2
-    assert api.wrong == []
-    assert set(api.done.values()) == {1}
-    assert broker.is_empty(queue)
-    assert broker.is_empty(f"{queue}.parked")
-    assert {event.breaker for event in carried.events if event.name.startswith("breaker_")} == {"api"}
-    if not carrier.startswith("worker"):  # its probes can end before its thread looks
-        assert "breaker_half_open" in carried.names()
-
-
-@pytest.mark.parametrize("carrier", carriers("blocking consume", "blocking threads", "aio-pika wrap", "worker run"))
-def test_messages_that_are_bad_by_themselves_park_and_it_stays_closed(
-    carrier: str,
-    broker: Broker,
-    namespace: str,
-) -> None:
-    queue, api, breaker = broker.queue(), Downstream(), quick(errors=ConnectionError)
-    bad, good = bodies(10, "bad"), bodies(10, "good")
-    api.bad = set(bad)
-    policy = backhop.Policy(initial=0.1, jitter="none", max_attempts=2)
-    options: dict[str, Any] = {"policy": policy, "namespace": namespace, "breaker": breaker}
-    with carrying(carrier, queue, api, **options) as carried:
-        for body in bad + good:
-            broker.publish(body, queue)
-        until(lambda: carried.names().count("parked") == 10 and len(api.done) == 10)
-        assert breaker.state == "closed"
-    assert api.wrong == []
-    assert not [name for name in carried.names() if name.startswith("breaker_")]
-    broker.holds(f"{queue}.parked", 10)
-
-
-@each_carrier
-def test_an_idle_consumer_emits_a_change_by_hand_within_a_second(
-    carrier: str,
-    broker: Broker,
-    namespace: str,
-) -> None:
-    queue, api, breaker = broker.queue(), Downstream(), quick()
-    with carrying(carrier, queue, api, namespace=namespace, breaker=breaker) as carried:
-        if carrier.endswith("wrap"):  # it gets to know the application's consumer by a message
-            broker.publish(b"first", queue)
-            until(lambda: b"first" in api.done)
-        else:
-            until(lambda: carried.state == "ready")
-        took: list[float] = []
-        for change, name in (
-            (breaker.open, "breaker_opened"),
-            (breaker.disable, "breaker_closed"),
-        ):
-            carried.events.clear()
-            began = time.monotonic()
-            change()
-            until(partial(carried.emitted, name))
-            took.append(time.monotonic() - began)
-    assert min(took) < 2  # not each: a busy machine may be late by seconds
 
 
 # --- A pause that is longer than messages are held -------------------------------------------------------------------
@@ -332,7 +226,7 @@ def test_a_channel_that_is_lost_during_a_pause_consumes_after_it(
         until(lambda: broker.consumers(queue) == 0)
         broker.channel.queue_delete(queue)
         broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "classic"})
-        carried.break_channel()
+        break_channel(carried.client, carried.consumer)
         until(lambda: carried.emitted("cancelled"))
         broker.publish(b"later", queue)
         time.sleep(BACK_OFF)  # nothing may happen: it waits for the breaker
@@ -377,23 +271,6 @@ def test_a_connection_that_is_lost_during_a_pause_consumes_after_it(
 # --- Closed channels and stops ---------------------------------------------------------------------------------------
 
 
-@each_carrier
-def test_a_stop_while_it_is_open_loses_nothing(
-    carrier: str,
-    broker: Broker,
-    namespace: str,
-) -> None:
-    queue, api, breaker, sent = broker.queue(), Downstream(), quick(), bodies(5)
-    breaker.open()
-    with carrying(carrier, queue, api, namespace=namespace, breaker=breaker) as carried:
-        for body in sent:
-            broker.publish(body, queue)
-        until(lambda: "breaker_opened" in carried.names())
-        until(lambda: broker.count(queue) == 0)
-    until(lambda: broker.count(queue) == 5)
-    assert api.calls == []
-
-
 @each_consumer
 def test_F4_1_held_messages_survive_the_deletion_of_their_queue(
     carrier: str, clock: Clock, looks: Looks, broker: Broker, namespace: str
@@ -425,7 +302,7 @@ def test_held_messages_of_a_channel_that_the_broker_closed_come_again(
     with carrying(carrier, queue, api, namespace=namespace, breaker=breaker) as carried:
         broker.publish(b"body", queue)
         until(lambda: carried.held == 1)
-        carried.break_channel()
+        break_channel(carried.client, carried.consumer)
         until(lambda: carried.names().count("connected") == 2)
         until(lambda: carried.held == 1)
         breaker.close()
@@ -436,76 +313,6 @@ def test_held_messages_of_a_channel_that_the_broker_closed_come_again(
 
 
 # --- Throttled, and by key -------------------------------------------------------------------------------------------
-
-
-@each_carrier
-def test_throttled_for_the_whole_queue_pauses_all_messages(
-    carrier: str,
-    broker: Broker,
-    namespace: str,
-) -> None:
-    queue, api, breaker, sent = broker.queue(), Downstream(), quick(), bodies(5)
-    api.raises = [backhop.Throttled(1, "503", whole_queue=True)]
-    with carrying(carrier, queue, api, namespace=namespace, breaker=breaker) as carried:
-        broker.publish(sent[0], queue)
-        until(lambda: "breaker_opened" in carried.names())
-        for body in sent[1:]:
-            broker.publish(body, queue)
-        until(lambda: len(api.done) == 5)
-    assert api.calls[1][0] - api.calls[0][0] >= 0.99
-    assert api.wrong == []
-    assert "throttled" in carried.names()
-
-
-@each_carrier
-def test_a_key_that_is_down_waits_and_the_others_flow(
-    carrier: str,
-    broker: Broker,
-    namespace: str,
-) -> None:
-    queue, api = broker.queue(), Downstream()
-    breaker = quick(key=lambda message: message.body[:3], row_failures=1)
-    bad, good = bodies(20, "bad"), bodies(20, "good")
-    api.down_for = set(bad)
-    with carrying(carrier, queue, api, namespace=namespace, breaker=breaker) as carried:
-        broker.publish(bad[0], queue)
-        until(lambda: breaker.state_of("bad") == "open")
-        for one, other in zip(bad[1:], good, strict=False):
-            broker.publish(one, queue)
-            broker.publish(other, queue)
-        broker.publish(good[-1], queue)
-        until(lambda: {*good} <= {*api.done})
-        assert breaker.state_of("goo") == "closed"
-        until(lambda: "deferred" in carried.names() and api.refused >= 3)  # probes fail too
-        api.down_for = set()
-        until(lambda: {*bad} <= {*api.done})
-    assert api.wrong == []
-    assert set(api.done.values()) == {1}
-    assert {api.deferrals[body] for body in good} == {0}
-    assert max(api.deferrals[body] for body in bad) > 0
-    assert broker.is_empty(f"{queue}.parked")
-
-
-@pytest.mark.parametrize("carrier", carriers("blocking consume", "aio-pika wrap", "worker run"))
-def test_an_error_of_the_key_function_is_a_failed_attempt(
-    carrier: str,
-    broker: Broker,
-    namespace: str,
-) -> None:
-    def key(message: backhop.Message) -> str:
-        return {b"good": "good"}[message.body]
-
-    queue, api = broker.queue(), Downstream()
-    policy = backhop.Policy(initial=0.1, max_attempts=2)
-    with carrying(carrier, queue, api, policy=policy, namespace=namespace, breaker=quick(key=key)) as carried:
-        broker.publish(b"bad", queue)
-        broker.publish(b"good", queue)
-        until(lambda: "parked" in carried.names())
-        _, properties = broker.get(f"{queue}.parked")
-        until(lambda: b"good" in api.done)
-    assert properties.headers["backhop-attempts"] == 2
-    assert "KeyError" in properties.headers["backhop-error"]
-    assert {event.error_class for event in carried.events if event.name == "failed"} == {"KeyError"}
 
 
 @needs_worker

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from live import PATIENCE, URL, Broker, needs_broker, needs_worker, parameters, running, until
-from support import QUICK, Handler, carriers, there
+from support import QUICK, Handler, there
 
 import backhop
 
@@ -35,34 +35,6 @@ def names(events: list[backhop.Event]) -> list[str]:
 
 
 # --- Health ----------------------------------------------------------------------------------------------------------
-
-
-@each_client
-def test_T3_a_consumer_has_a_state_and_comes_back(client: str, broker: Broker, namespace: str) -> None:
-    queue, handler, events = broker.queue(), Handler(), list[backhop.Event]()
-    pytest.importorskip("prometheus_client")
-    from backhop import prometheus
-
-    metrics = prometheus.Metrics(None)
-    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": [events.append, metrics]}
-    gauge = f'backhop_consumers_ready{{queue="{queue}"}} '
-    with connected(client, URL, queue, handler, **options) as consumer:
-        assert gauge not in metrics.text
-        consumer.begin_by_itself()
-        until(lambda: consumer.consumer.state == "ready")
-        assert names(events) == ["connected"]
-        assert f"{gauge}1\n" in metrics.text
-        broker.channel.queue_delete(queue)
-        until(lambda: consumer.consumer.state == "reconnecting")
-        assert f"{gauge}0\n" in metrics.text
-        assert "cancelled the consumer" in consumer.consumer.state_reason
-        broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "classic"})
-        until(lambda: consumer.consumer.state == "ready")
-        broker.publish(b"body", queue)
-        handler.saw(1)
-        consumer.cancel()
-        until(lambda: consumer.consumer.state == "stopped")
-    assert names(events).count("connected") == 2
 
 
 def test_T3_a_consumer_over_aio_pika_can_be_awaited(broker: Broker, namespace: str) -> None:
@@ -235,27 +207,6 @@ def test_a_number_of_threads_out_of_its_range_is_named(broker: Broker, namespace
 
 
 # --- What ends a consumer --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("client", carriers("blocking", "select"))
-def test_T7_a_cancelled_consumer_comes_back_on_a_new_channel(
-    client: str,
-    broker: Broker,
-    namespace: str,
-) -> None:
-    queue, handler = broker.queue(), Handler()
-    with connected(client, URL, queue, handler, policy=QUICK, namespace=namespace) as consumer:
-        consumer.begin_by_itself()
-        until(lambda: consumer.consumer.state == "ready")
-        before = consumer.consumer._channel
-        broker.channel.queue_delete(queue)
-        until(lambda: consumer.consumer.state == "reconnecting")
-        broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "classic"})
-        until(lambda: consumer.consumer.state == "ready")
-        assert consumer.consumer._channel is not before
-        assert not before.is_open
-        broker.publish(b"body", queue)
-        handler.saw(1)
 
 
 @each_client

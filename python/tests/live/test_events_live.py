@@ -160,34 +160,6 @@ def about_connections(events: list[backhop.Event]) -> list[tuple[str, str, int]]
 
 
 @each_client
-def test_a_connection_that_is_lost_with_nothing_in_hand_is_told_once(
-    client: str,
-    broker: Broker,
-    namespace: str,
-    proxy: Proxy,
-) -> None:
-    queue, events, handler = broker.queue(), list[backhop.Event](), Handler()
-    options = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
-    with connected(client, proxy.url, queue, handler, **options) as consumer:
-        consumer.begin_by_itself()
-        broker.publish(b"one", queue)
-        handler.saw(1)
-        until(lambda: "succeeded" in [event.name for event in list(events)])
-        proxy.cut()
-        until(lambda: "disconnected" in [event.name for event in list(events)])
-        if client == "aio-pika robust":
-            broker.publish(b"two", queue)
-            until(lambda: any(message.body == b"two" for message in handler.messages))
-    told = about_connections(events)
-    if client == "aio-pika robust":  # its connection may come back later than a retrier first needs it
-        told = [each for each in told if each[0] != "unavailable"]
-    assert told == [("disconnected", "consume", 0)]
-    (lost,) = [event for event in events if event.name == "disconnected"]
-    assert isinstance(lost.error, backhop.ConnectionFailedError)
-    assert "the broker redelivers all unacknowledged messages" in lost.text
-
-
-@each_client
 @pytest.mark.parametrize("consumes", ["by itself", "by its client"])
 def test_a_connection_that_is_lost_with_copies_in_hand_is_told_once_with_their_number(
     client: str,
@@ -216,24 +188,6 @@ def test_a_connection_that_is_lost_with_copies_in_hand_is_told_once_with_their_n
         proxy.release()
     told = [each for each in about_connections(events) if each[0] != "unavailable"]  # as aio-pika connects again
     assert told == [("disconnected", "consume", 2)]
-
-
-@each_client
-def test_a_connection_that_its_user_closes_under_a_consumer_tells_nothing(
-    client: str,
-    broker: Broker,
-    namespace: str,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    queue, events, handler = broker.queue(), list[backhop.Event](), Handler(ValueError("once"))
-    options = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
-    with connected(client, URL, queue, handler, **options) as consumer:
-        consumer.begin_by_itself()
-        broker.publish(b"body", queue)
-        handler.saw(2)
-        until(lambda: "succeeded" in [event.name for event in list(events)])
-    assert not about_connections(events)
-    assert [record for record in caplog.records if record.name == "backhop"] == []
 
 
 @pytest.mark.parametrize("client", ["blocking", "aio-pika"])
@@ -396,35 +350,3 @@ def test_a_workers_events_and_spans_are_those_of_their_own_messages(broker: Brok
     attempts = {span.context.span_id for span in spans_of("process", queue)}
     assert {span.parent.span_id for span in spans_of("retry", queue)} == attempts
     assert len(attempts) == 3
-
-
-@needs_worker
-@pytest.mark.parametrize("carrier", ["blocking", "aio-pika", "worker"])
-def test_T5_events_have_the_id_of_the_copy_from_the_first_delivery_on(
-    carrier: str,
-    broker: Broker,
-    namespace: str,
-) -> None:
-    queue, events, ids = broker.queue(), list[backhop.Event](), list[str | None]()
-    options: Any = {"policy": POLICY, "namespace": namespace, "on_event": events.append}
-
-    def handle(message: backhop.Message) -> None:
-        ids.append(message.id)
-        if message.attempt == 1:
-            raise ValueError
-
-    def ids_of(name: str) -> list[str]:
-        return [event.id for event in list(events) if event.name == name]
-
-    for _ in range(2):
-        broker.publish(b"equal", queue)
-    with (
-        running(backhop.Worker(URL, queue, retry_events=True, **options), handle)
-        if carrier == "worker"
-        else consuming(carrier, URL, queue, handle, **options)
-    ):
-        until(lambda: len(ids_of("succeeded")) == 2)
-    assert (ids.count(None), len(set(ids))) == (2, 3)
-    known = set(ids) - {None}
-    for name in ("delivered", "failed", "retried", "succeeded"):
-        assert set(ids_of(name)) == known

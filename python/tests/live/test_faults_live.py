@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ import backhop
 pika = pytest.importorskip("pika")
 pytest.importorskip("aio_pika")
 
-from clients import CLIENTS, connected, each_client  # noqa: E402
+from clients import connected, each_client  # noqa: E402
 from proxy import Proxy  # noqa: E402
 
 import backhop.pika  # noqa: E402
@@ -24,13 +23,6 @@ pytestmark = [needs_broker, pytest.mark.filterwarnings("default")]
 
 
 # Only a BlockingConnection has handlers in threads.
-FURTHER = [
-    ("blocking", "threads"),
-    ("blocking", "wrap"),
-    *((client, begins) for client in CLIENTS if client != "blocking" for begins in ("consume", "wrap")),
-]
-
-
 def names(events: list[backhop.Event]) -> list[str]:
     return [event.name for event in list(events)]
 
@@ -45,55 +37,6 @@ def has_exchange(broker: Broker, name: str) -> bool:
 
 
 # --- F4: the return exchange -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("begins", ["consume", "wrap"])
-@each_client
-def test_F1_a_retry_in_the_unroutable_queue_comes_back_to_its_idle_queue(
-    client: str,
-    begins: str,
-    looks: Looks,
-    broker: Broker,
-    own_namespace: str,
-) -> None:
-    queue, events, handler = broker.queue(), list[backhop.Event](), Handler()
-    options: Any = {"policy": QUICK, "namespace": own_namespace, "on_event": events.append}
-    unroutable = f"{own_namespace}.unroutable"
-    with connected(client, URL, queue, handler, **options) as consumer:
-        consumer.declare()
-        broker.publish(b"other", unroutable, headers={"backhop-queue": "other"})
-        broker.publish(b"lost", unroutable, headers={"backhop-queue": queue, "backhop-attempts": 1})
-        consumer.begin() if begins == "wrap" else consumer.begin_by_itself()
-        handler.saw(1)
-        replayed = looks.end_with_replay(events)
-    assert (replayed.count, replayed.error, replayed.level) == (1, None, logging.WARNING)
-    assert "these retries came back to no queue" in replayed.text
-    assert "declare the topology" not in replayed.text
-    assert [message.body for message in handler.messages] == [b"lost"]
-    until(lambda: broker.count(unroutable) == 1)
-
-
-@each_client
-def test_F1_a_consumer_that_declared_nothing_advises_to_do_so_when_its_retries_come_to_no_queue(
-    client: str,
-    looks: Looks,
-    broker: Broker,
-    own_namespace: str,
-) -> None:
-    queue, events, handler = broker.queue(), list[backhop.Event](), Handler()
-    options: Any = {"policy": QUICK, "namespace": own_namespace, "on_event": events.append}
-    unroutable = f"{own_namespace}.unroutable"
-    with connected(client, URL, broker.queue(), handler, **options) as other:
-        other.declare()
-    broker.publish(b"lost", unroutable, headers={"backhop-queue": queue})
-    with connected(client, URL, queue, handler, **options) as consumer:
-        consumer.begin()
-        broker.publish(b"body", queue)
-        replayed = looks.end_with_replay(events)
-    assert (replayed.count, replayed.level) == (1, logging.WARNING)
-    assert replayed.text.endswith("if this goes on, declare the topology of this queue")
-    until(lambda: broker.count(unroutable) == 1)
-    assert [message.body for message in handler.messages] == [b"body"]
 
 
 @each_client
@@ -138,49 +81,6 @@ def test_F1_an_idle_consumer_over_connect_robust_looks_again_after_a_lost_connec
         handler.saw(1)
         looks.end()
     assert [message.body for message in handler.messages] == [b"lost"]
-
-
-@pytest.mark.parametrize(
-    ("client", "begins"),
-    [
-        ("blocking", "consume"),
-        *(pytest.param(client, begins, marks=pytest.mark.long) for client, begins in FURTHER),
-    ],
-)
-def test_F4_a_return_exchange_that_was_deleted_is_declared_again(
-    client: str,
-    begins: str,
-    looks: Looks,
-    broker: Broker,
-    own_namespace: str,
-) -> None:
-    queue, events, handler = broker.queue(), list[backhop.Event](), Handler(None, ValueError("once"))
-    exchange = f"{own_namespace}.return"
-    options: Any = {"policy": QUICK, "namespace": own_namespace, "on_event": events.append}
-    with connected(client, URL, queue, handler, **options) as consumer:
-        if begins == "wrap":
-            consumer.declare()
-            consumer.begin()
-        else:
-            consumer.consuming.update({"threads": 2} if begins == "threads" else {})
-            consumer.begin_by_itself()
-        broker.publish(b"first", queue)
-        handler.saw(1)
-        broker.channel.exchange_delete(exchange)
-        until(lambda: "unavailable" in names(events))
-        until(lambda: has_exchange(broker, exchange))
-        missing = next(event for event in events if event.name == "unavailable")
-        assert isinstance(missing.error, backhop.MissingError)
-        assert str(missing.error) == (
-            f'the exchange "{exchange}" is missing, so that no retry comes back; it is declared again'
-        )
-        assert missing.level == logging.ERROR
-        until(lambda: begins == "wrap" or consumer.consumer.state == "ready")
-        broker.publish(b"next", queue)
-        handler.saw(3)
-        looks.end()
-    assert [message.body for message in handler.messages] == [b"first", b"next", b"next"]
-    assert names(events).count("unavailable") == 1
 
 
 @each_client

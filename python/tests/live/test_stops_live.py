@@ -155,32 +155,6 @@ def test_P4_3_a_handler_that_drains_does_not_wait_for_itself(broker: Broker, nam
 # --- W1: a consumer that the broker cancelled -------------------------------------------------------------------------
 
 
-def channels_of(consumer: Any) -> int:
-    """Returns the number of open channels of a consumer's connection."""
-    if hasattr(consumer, "call") and hasattr(consumer, "loop"):
-        wire = consumer.call(consumer.retrier._wire_connection())
-        return sum(channel is not None for channel in list(wire.channels.values()))
-    return sum(channel.is_open for channel in list(consumer.retrier._connection._channels.values()))
-
-
-@each_client
-def test_W1_a_cancelled_consumer_leaves_no_channel(client: str, broker: Broker, namespace: str) -> None:
-    queue, events, handler = broker.queue(), list[backhop.Event](), Handler()
-    options: Any = {"policy": QUICK, "namespace": namespace, "on_event": events.append}
-    with connected(client, URL, queue, handler, **options) as consumer:
-        consumer.begin_by_itself()
-        until(lambda: consumer.consumer.state == "ready")
-        before = channels_of(consumer)
-        for count in range(1, 4):
-            broker.channel.queue_delete(queue)
-            until(lambda: names(events).count("cancelled") == count)  # noqa: B023
-            broker.channel.queue_declare(queue, durable=True, arguments={"x-queue-type": "classic"})
-            until(lambda: names(events).count("connected") == count + 1)  # noqa: B023
-        until(lambda: channels_of(consumer) == before)
-        broker.publish(b"body", queue)
-        handler.saw(1)
-
-
 @pytest.mark.parametrize("client", carriers("aio-pika", "aio-pika robust"))
 def test_W1_a_handler_runs_on_if_the_broker_cancels_its_consumer(
     client: str,

@@ -31,29 +31,6 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
     context "with #{name}", long: further?(client) do
       let(:client) { client }
 
-      it "brings a message back to its queue alone, and acknowledges it" do
-        sibling = broker.queue
-        exchange = "#{namespace}.events"
-        broker.channel.exchange_declare(exchange, "topic")
-        [queue, sibling].each { |each| broker.channel.queue_bind(each, exchange, routing_key: "order.*") }
-        broker.publish("\x00body\xff", "order.created", exchange: exchange)
-        handler = Handler.new(RuntimeError.new("first"), RuntimeError.new("second"))
-        consuming(client, URL, queue, handler, **options) { handler.saw(3) }
-        messages = handler.messages
-        expect(messages.map(&:attempt)).to eq([1, 2, 3])
-        expect(messages.map(&:body).uniq).to eq(["\x00body\xff".b])
-        expect(messages.map { |each| [each.exchange, each.routing_key] }.uniq).to eq([[exchange, "order.created"]])
-        expect(messages.map(&:last_error)).to eq([nil, "RuntimeError: first", "RuntimeError: second"])
-        expect(messages.map(&:last_delay)).to eq([nil, 0.1, 0.2])
-        expect(messages[1].first_failure).to eq(messages[2].first_failure)
-        expect(messages[1].first_failure).to be_a(Time)
-        expect(messages[2].delivery_info.routing_key).to eq("order.created")
-        expect(handler.times[2] - handler.times[1]).to be >= 0.19
-        broker.await_count(sibling, 1)
-        expect([broker.count(queue), broker.count(parked)]).to eq([0, 0])
-        broker.channel.exchange_delete(exchange)
-      end
-
       it "keeps properties and headers with their types" do
         headers = {
           "text" => "grün", "binary" => "\xff\x00".b, "small" => 7, "minus" => -4711, "large" => 2**40, "true" => true,
@@ -83,72 +60,6 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         )
       end
 
-      it "gives a message without properties none but delivery_mode" do
-        broker.publish("", queue, delivery_mode: nil)
-        handler = Handler.new(RuntimeError.new)
-        consuming(client, URL, queue, handler, **options) { handler.saw(2) }
-        expect(handler.messages[1].properties.to_hash.except(:headers)).to eq(delivery_mode: 2)
-      end
-
-      it "parks what is never to be tried again, and keeps no copy of what is dropped" do
-        handler = Handler.new
-        handler.define_singleton_method(:call) do |message|
-          super(message)
-          raise message.body == "drop" ? Backhop::Drop : KeyError
-        end
-        broker.publish("never", queue)
-        broker.publish("drop", queue)
-        consuming(client, URL, queue, handler, **options, never: [IndexError]) { handler.saw(2) }
-        _, copy, body = broker.get(parked)
-        expect([body, copy[:headers]["backhop-parked"]]).to eq(%w[never permanent])
-        expect(copy[:headers]["backhop-error"]).to eq("KeyError")
-        expect([broker.count(queue), broker.count(parked)]).to eq([0, 0])
-      end
-
-      it "takes RetryAfter as a floor, on a rung that is declared on demand" do
-        broker.publish("", queue)
-        handler = Handler.new(Backhop::RetryAfter.new(0.6, "busy"))
-        policy = Backhop::Policy.new(initial: 0.1, jitter: :none, max: 0.1, max_retry_after: 10)
-        consuming(client, URL, queue, handler, policy: policy, namespace: namespace) { handler.saw(2) }
-        expect(handler.messages[1].last_delay).to eq(0.63)
-        expect(handler.times[1] - handler.times[0]).to be >= 0.6
-        expect([broker.count("#{namespace}.wait.630"), broker.count("#{namespace}.wait.800")]).to eq([0, nil])
-      end
-
-      it "parks a message that crashes its consumers before the handler sees it" do
-        handler = Handler.new
-        broker.publish("", queue, headers: { "x-delivery-count" => 1, "backhop-crashes" => 20 })
-        copy = consuming(client, URL, queue, handler, **options) { broker.get(parked)[1] }
-        expect(copy[:headers]["backhop-parked"]).to eq("poison")
-        expect(handler.messages).to be_empty
-      end
-
-      it "lets a message wait whose consumers were lost too often before the handler sees it" do
-        handler = Handler.new
-        broker.publish("", queue, headers: { "x-delivery-count" => 1, "backhop-crashes" => 4 })
-        consuming(client, URL, queue, handler, **options) { handler.saw(1) }
-        expect(handler.messages[0]).to have_attributes(attempt: 1, last_delay: a_value > 0)
-        expect(handler.messages[0].history.crashes).to eq(5)
-        expect(log.string).to match(/its consumer was lost, or gave it back, 5 times/)
-      end
-
-      it "keeps body and headers that the handler changes" do
-        headers = { "tenant" => "acme", "list" => [1, { "a" => "b" }] }
-        broker.publish("body", queue, headers: headers, content_type: "text/plain")
-        handler = Handler.new
-        handler.define_singleton_method(:call) do |message|
-          message.body << " changed"
-          message.properties.headers.update("tenant" => "EVIL", "list" => [], "object" => Object.new)
-          message.properties.content_type << "/EVIL"
-          message.headers["tenant"] << "EVIL"
-          raise Backhop::Park
-        end
-        _, copy, body = consuming(client, URL, queue, handler, **options) { broker.get(parked) }
-        expect(body).to eq("body")
-        expect(copy[:headers].slice("tenant", "list", "object")).to eq(headers)
-        expect(copy[:content_type]).to eq("text/plain")
-      end
-
       # Kicks has no handlers with three parameters.
       client <= BunnyClient && it("changes neither body nor headers where the handler gets Bunny's own objects") do
         broker.publish("body", queue, headers: { "tenant" => "acme", "list" => ["a"] })
@@ -174,14 +85,6 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         expect(copy[:headers]["backhop-parked"]).to eq("exhausted")
       end
 
-      it "keeps a body of many frames" do
-        body = Random.bytes(1_000_000)
-        broker.publish(body, queue)
-        handler = Handler.new(RuntimeError.new)
-        consuming(client, URL, queue, handler, **options) { handler.saw(2) }
-        expect(handler.messages[1].body).to eq(body)
-      end
-
       it "works with names that are not ASCII" do
         own = "#{namespace}.grün"
         broker.queue(name: own.b)
@@ -193,34 +96,6 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
           broker.delete(consumer.retrier.topology)
         end
         broker.channel.queue_delete("#{own}.parked".b)
-      end
-
-      it "acknowledges nothing before its copy is confirmed" do
-        count = 20
-        is_held = false
-        url = proxy.url
-        held = proxy
-        last = (count - 1).to_s
-        handler = lambda do |message|
-          if message.body == last && !is_held
-            held.hold
-            is_held = true
-          end
-          raise Backhop::Park, "why"
-        end
-        broker.publish("opens the channel that publishes", queue)
-        consuming(client, url, queue, handler, **options) do
-          broker.bodies(parked, 1)
-          count.times { |i| broker.publish(i.to_s, queue) }
-          until_true { (broker.count(parked) || 0) >= count } # the last one's confirm is held
-          proxy.cut
-          until_true { broker.count(parked) > count } # its original came again
-        end
-        found = broker.all(parked)
-        expect(found.uniq.sort).to eq(Array.new(count, &:to_s).sort)
-        expect(found.size).to be <= 2 * count
-        expect(broker.count(queue)).to eq(0)
-        proxy.close
       end
 
       it "waits for no confirm in a burst of failures" do
@@ -245,78 +120,6 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
           proxy.release
           until_true { broker.count(parked) == count }
         end
-        expect(broker.count(queue)).to eq(0)
-        proxy.close
-      end
-
-      it "publishes a returned copy again once its queue is there" do
-        handler = Handler.new(Backhop::Park.new("a"), Backhop::Park.new("b"))
-        consuming(client, URL, queue, handler, **options) do
-          broker.channel.queue_delete(parked)
-          broker.publish("one", queue)
-          broker.publish("two", queue)
-          until_true { broker.count(parked) == 2 }
-        end
-        expect(log.string).to include("the broker returned the copy (312 NO_ROUTE")
-        expect(broker.bodies(parked, 2)).to contain_exactly("one", "two")
-        expect(broker.count(queue)).to eq(0)
-      end
-
-      it "publishes a nacked copy again once there is room" do
-        arguments = { "x-queue-type" => "classic", "x-max-length" => 1, "x-overflow" => "reject-publish" }
-        broker.channel.queue_declare(parked, durable: true, arguments: arguments)
-        broker.publish("full", parked)
-        broker.publish("body", queue)
-        until_true { broker.count(parked) == 1 }
-        connected(client, URL, queue, Handler.new(Backhop::Park.new), **options) do |consumer|
-          consumer.begin
-          until_true { log.string.include?("the broker nacked the copy") }
-          expect(broker.bodies(parked, 2)).to eq(%w[full body])
-        end
-        expect(broker.count(queue)).to eq(0)
-      end
-
-      it "lets a copy that closes the channel stop no other" do
-        handler = Handler.new
-        failed = false
-        handler.define_singleton_method(:call) do |message|
-          super(message)
-          raise Backhop::Park unless message.body == "0"
-          next if failed
-
-          failed = true
-          raise "no"
-        end
-        consuming(client, URL, queue, handler, **options) do
-          broker.channel.exchange_delete("#{namespace}.wait.100")
-          6.times { |i| broker.publish(i.to_s, queue) }
-          handler.saw(7)
-          until_true { broker.count(parked) >= 5 } # a copy that went before it may go again: its confirm is lost
-        end
-        expect(broker.all(parked).uniq).to match_array(%w[1 2 3 4 5])
-        expect(log.string).to match(/there is no channel to publish on: .*\(NOT_FOUND/)
-        expect(handler.messages.map(&:body).tally["0"]).to eq(2)
-        expect(broker.count(queue)).to eq(0)
-      end
-
-      it "publishes a copy again that is not confirmed in time" do
-        held = proxy
-        broker.publish("opens the channel that publishes", queue)
-        handler = lambda do |message|
-          held.hold if message.body == "body"
-          raise Backhop::Park, "why"
-        end
-        consuming(client, proxy.url, queue, handler, **options, confirm_timeout: 2) do |consumer|
-          broker.bodies(parked, 1)
-          until_true { consumer.retrier.pending.zero? }
-          late = -> { log.string.scan("not confirmed within 2 s").size }
-          before = late.call # above 0 if the machine is slow
-          broker.publish("body", queue)
-          until_true { late.call > before }
-          proxy.release
-          until_true { consumer.retrier.pending.zero? }
-        end
-        until_true { broker.count(parked).positive? }
         expect(broker.count(queue)).to eq(0)
         proxy.close
       end
@@ -413,15 +216,6 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         end
       end
 
-      it "settles what fails with what cannot be printed" do
-        abstract = Class.new(StandardError) { def message = raise(NotImplementedError, "subclass must define") }
-        stub_const("Abstract", abstract)
-        handler = Handler.new(abstract.new)
-        broker.publish("", queue)
-        consuming(client, URL, queue, handler, **options) { handler.saw(2) }
-        expect(handler.messages.last.last_error).to eq("Abstract")
-      end
-
       it "settles no message of before a reconnect, and all of after" do
         gate = Queue.new
         first = true
@@ -472,50 +266,6 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         proxy.close
       end
 
-      [:message_ttl, :reject, *(:native if (VERSION <=> [4, 3]) >= 0)].each do |strategy|
-        it "brings a message back until it is parked, with the strategy #{strategy}" do
-          work = "#{namespace}.work"
-          policy = Backhop::Policy.new(initial: 0.2, kind: :fixed, jitter: :none, max_attempts: 3)
-          handler = Handler.failing(3)
-          given = { policy: policy, namespace: namespace, strategy: strategy, work_queue: :quorum }
-          topology = nil
-          copy = consuming(client, URL, work, handler, **given) do |consumer|
-            topology = consumer.retrier.topology
-            broker.publish("body", work)
-            broker.get("#{work}.parked")[1]
-          end
-          expect(handler.messages.map(&:attempt)).to eq([1, 2, 3])
-          expect(handler.times.each_cons(2).map { |before, after| after - before }).to all(be >= 0.19)
-          expect(copy[:headers]["backhop-parked"]).to eq("exhausted")
-          expect(broker.count(work)).to eq(0)
-          broker.delete(topology)
-        end
-      end
-
-      it "replays parked messages to their queue alone" do
-        sibling = broker.queue
-        exchange = "#{namespace}.events"
-        broker.channel.exchange_declare(exchange, "fanout")
-        [queue, sibling].each { |each| broker.channel.queue_bind(each, exchange) }
-        handler = Handler.failing(3, Backhop::Park)
-        consuming(client, URL, queue, handler, **options) do |consumer|
-          3.times { |i| broker.publish(i.to_s, "key", exchange: exchange) }
-          until_true { broker.count(parked) == 3 }
-          expect(consumer.retrier.replay(2)).to eq(2)
-          handler.saw(5)
-          expect(consumer.retrier.replay).to eq(1)
-          handler.saw(6)
-          expect(consumer.retrier.replay).to eq(0)
-        end
-        expect(handler.messages.map(&:attempt)).to eq([1] * 6)
-        again = handler.messages.last(3)
-        expect(again.map { |each| [each.exchange, each.routing_key, each.last_error] }.uniq).to eq([[exchange, "key", nil]])
-        expect(again.map(&:body)).to contain_exactly("0", "1", "2")
-        broker.await_count(sibling, 3)
-        expect([broker.count(queue), broker.count(parked)]).to eq([0, 0])
-        broker.channel.exchange_delete(exchange)
-      end
-
       it "replays what was parked when it began, also where the broker says that nothing is" do
         count = 3
         count.times { |i| broker.publish(i.to_s, queue) }
@@ -527,75 +277,11 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
           until_true { broker.count(parked) == count }
         end
       end
-
-      it "misses rungs on demand only where its user may not make them, and takes imported ones" do
-        skip "BACKHOP_BROKER_CTL is not set" unless ENV["BACKHOP_BROKER_CTL"]
-        policy = Backhop::Policy.new(initial: 0.1, jitter: :none, max: 0.1, max_retry_after: 0.15)
-        given = { policy: policy, namespace: namespace }
-        handler = Handler.new(Backhop::RetryAfter.new(0.12))
-        topology = nil
-        connected(client, URL, queue, handler, **given) do |consumer|
-          topology = consumer.declare.topology
-          consumer.retrier.verify
-        end
-        broker.with_stranger do |url|
-          connected(client, url, queue, handler, **given) do |consumer|
-            expect { consumer.retrier.verify }.to raise_error(
-              Backhop::MissingError, "missing: 2 rungs that a handler's RetryAfter can need " \
-                                     "(max_retry_after: 0 needs none); import topology.definitions"
-            )
-            broker.import(topology.definitions)
-            consumer.retrier.verify
-            consumer.begin
-            broker.publish("", queue)
-            handler.saw(2)
-          end
-        end
-        expect(handler.messages[1].last_delay).to eq(0.125)
-        expect(broker.count(queue)).to eq(0)
-        broker.delete(topology)
-      end
     end
   end
 
   describe "declaring" do
     # Bunny waits for the broker's answer until its time limit, though the broker closed the connection.
-    it "refuses a strategy that the broker lacks", :long do
-      strategies = [:delayed_exchange, *(:native if (VERSION <=> [4, 3]).negative?)]
-      strategies.each do |strategy|
-        given = { policy: Backhop::Policy.new(jitter: :none, kind: :fixed), namespace: namespace, strategy: strategy }
-        connected(BunnyClient, URL, broker.queue, Handler.new, **given) do |consumer|
-          expect { consumer.declare }.to raise_error(Backhop::BrokerError, /ladder/)
-        end
-      end
-    end
-
-    it "says when verifying what is missing and what differs" do
-      connected(BunnyClient, URL, queue, Handler.new, **options) do |consumer|
-        expect { consumer.retrier.verify }.to raise_error(Backhop::MissingError) { |error|
-          expect(error.message).to include(%(exchange "#{namespace}.return"), %(queue "#{parked}"))
-        }
-        expect(broker.count(parked)).to be_nil
-        expect(consumer.declare).to be(consumer.retrier)
-        consumer.retrier.verify
-        broker.channel.queue_delete(parked)
-        broker.channel.queue_declare(parked, durable: true, arguments: { "x-queue-type" => "classic" })
-        %i[verify declare].each do |check|
-          expect { consumer.retrier.public_send(check) }.to raise_error(
-            Backhop::ClashError, /queue "#{parked}" exists with x-queue-type = classic, and quorum is needed/
-          )
-        end
-      end
-    end
-
-    it "misses rungs on demand in the mode :verify, in which nobody makes them" do
-      given = { **options, policy: Backhop::Policy.new(initial: 0.1, jitter: :none, max: 0.1, max_retry_after: 0.15) }
-      connected(BunnyClient, URL, queue, Handler.new, **given, &:declare)
-      connected(BunnyClient, URL, queue, Handler.new, **given, mode: :verify) do |consumer|
-        expect { consumer.declare }.to raise_error(Backhop::MissingError, /2 rungs that a handler's RetryAfter can need/)
-      end
-    end
-
     it "W3: refuses a stream as a work queue", :long, :real do
       stream = "#{namespace}.stream"
       broker.channel.queue_declare(stream, durable: true, arguments: { "x-queue-type" => "stream" })
@@ -604,35 +290,6 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         expect { consumer.retrier.subscribe { nil } }.to raise_error(Backhop::ClashError, /is a stream/)
       end
       [stream, "#{stream}.parked"].each { |name| broker.channel.queue_delete(name) }
-    end
-
-    it "names a missing work queue" do
-      connected(BunnyClient, URL, "#{namespace}.none", Handler.new, **options) do |consumer|
-        expect { consumer.declare }.to raise_error(Backhop::MissingError, /the work queue/)
-      end
-      broker.channel.queue_delete("#{namespace}.none.parked")
-    end
-
-    it "says what permission is missing" do
-      skip "BACKHOP_BROKER_CTL is not set" unless ENV["BACKHOP_BROKER_CTL"]
-      broker.with_stranger do |url|
-        connected(BunnyClient, url, queue, Handler.new, **options) do |consumer|
-          expect { consumer.declare }.to raise_error(Backhop::AccessError, /mode: :verify/)
-          BunnyClient.new(URL, queue, Handler.new, **options).tap(&:declare).stop
-          consumer.retrier.verify
-        end
-      end
-    end
-
-    it "raises when replaying without a parked queue, or without what leads home" do
-      connected(BunnyClient, URL, queue, Handler.new, **options) do |consumer|
-        expect { consumer.retrier.replay }.to raise_error(Backhop::MissingError)
-        broker.channel.queue_declare(parked, durable: true, arguments: { "x-queue-type" => "classic" })
-        broker.publish("body", parked)
-        until_true { broker.count(parked) == 1 }
-        expect { consumer.retrier.replay }.to raise_error(Backhop::PublishError)
-      end
-      until_true { broker.count(parked) == 1 }
     end
   end
 
@@ -687,22 +344,6 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
       until_true { broker.count(parked) == 1 }
       expect(broker.bodies(queue, 4)).to eq(%w[0 1 2 3])
       expect(broker.bodies(parked, 1)).to eq(["large"])
-    end
-
-    it "replays what came back while the queue was gone, and leaves messages of other queues there, in order" do
-      connected(BunnyClient, URL, queue, nil, **options) do |consumer|
-        consumer.declare
-        unroutable = consumer.retrier.topology.unroutable_queue
-        { "theirs" => "another", "own" => queue, "nobody's" => nil, "own too" => queue, "theirs too" => "another" }
-          .each { |body, of| broker.publish(body, unroutable, headers: { "backhop-queue" => of, "backhop-attempts" => 1 }) }
-        broker.publish("parked", parked)
-        until_true { broker.count(unroutable) == 5 }
-        expect([consumer.retrier.replay(2), consumer.retrier.replay, consumer.retrier.replay]).to eq([2, 1, 0])
-        expect(broker.bodies(queue, 3)).to eq(["parked", "own", "own too"])
-        expect(broker.bodies(unroutable, 3)).to eq(["theirs", "nobody's", "theirs too"])
-        broker.channel.queue_delete(unroutable)
-        expect(consumer.retrier.replay).to eq(0)
-      end
     end
 
     it "declares for a further queue of its namespace what is that queue's own, until the connection is lost" do

@@ -14,7 +14,6 @@ module Contract
   KINDS = FILE["carriers"]["ruby"]
   ONLY_FIRST = ENV["BACKHOP_CONTRACT"] == "first" # of each class of endings, over all carriers
   LEVELS = { "debug" => Logger::DEBUG, "info" => Logger::INFO, "warning" => Logger::WARN, "error" => Logger::ERROR }.freeze
-  AT_ONCE = 6 # plays
   LONG_CASES = %w[blocks-loop].freeze
   LONG = PATIENCE
 
@@ -32,7 +31,7 @@ module Contract
 
   # Errors that cannot be read.
   BROKEN = {
-    "text" => -> { Class.new(StandardError) { def message = raise("unreadable") }.new },
+    "text" => -> { Class.new(StandardError) { def message = raise(NotImplementedError, "subclass must define") }.new },
     "cause" => -> { RuntimeError.new("boom").tap { |it| it.define_singleton_method(:cause) { raise "unreadable" } } },
     "code" => -> { RuntimeError.new("boom").tap { |it| it.define_singleton_method(:code) { raise "unreadable" } } },
     "class name" => -> { Class.new(StandardError) { def self.to_s = raise("unreadable") }.new("boom") }
@@ -283,35 +282,6 @@ module Contract
     end
   end
 
-  # Runs plays at most AT_ONCE at a time, each in a thread.
-  class Stage
-    def initialize = @plays = {}
-
-    def add(key, play) = @plays[key] = play
-
-    # Starts the plays of these keys.
-    def start(keys)
-      places = SizedQueue.new(AT_ONCE)
-      @results = @plays.slice(*keys).transform_values { |play| Thread.new { play_in(places, play) } }
-    end
-
-    # Returns what a play raised, or nil; and its seconds.
-    def result(key) = @results.fetch(key).value
-
-    private
-
-    def play_in(places, play)
-      places << 1
-      began = Patience.now
-      play.call
-      [nil, Patience.now - began]
-    rescue Exception => e # rubocop:disable Lint/RescueException
-      [e, Patience.now - began]
-    ensure
-      places.pop
-    end
-  end
-
   NAMESPACE = "test-contract-#{SecureRandom.hex(4)}".freeze
 end
 
@@ -348,7 +318,7 @@ RSpec.describe "The contract for handlers" do
     describe "over #{name}", skip: absent do
       include Patience
 
-      stage = Contract::Stage.new
+      stage = Stage.new
 
       before(:context) do
         Carriers::OfKicks.load if name == "kicks"

@@ -225,41 +225,6 @@ RSpec.describe "A subscription over Bunny", skip: NEEDS_BROKER do
     expect(broker.count(queue)).to eq(0)
   end
 
-  { "SystemExit" => "exit(7)", "Interrupt" => "raise Interrupt", "a SignalException" => "raise SignalException, 'TERM'" }
-    .each do |name, code|
-    %w[subscribe wrap].each do |way|
-      it "RT3: raises #{name} of a handler under #{way} in the main thread, and the message comes again" do
-        program = <<~RUBY
-          require "backhop/bunny"
-          Backhop.logger = Logger.new($stdout)
-          connection = Bunny.new(ARGV[0]).start
-          channel = connection.create_channel
-          retrier = Backhop::Bunny::Retrier.new(channel, queue: ARGV[1], namespace: ARGV[2],
-                                                on_event: ->(event) { puts "event \#{event.name}" })
-          handler = ->(message) { #{code} }
-          begin
-            retrier.declare
-            if "#{way}" == "wrap"
-              channel.queue(ARGV[1], no_declare: true).subscribe(manual_ack: true, &retrier.wrap(handler))
-            else
-              retrier.subscribe(handler)
-            end
-            sleep
-          rescue SystemExit, SignalException => e
-            puts "main got \#{e.class}"
-          end
-          puts "over"
-        RUBY
-        broker.publish("bad", queue)
-        said = program(program, URL, queue, namespace)
-        ended = way == "subscribe" ? ["event stale", "event cancelled"] : ["event stale"]
-        expect(said.lines(chomp: true)).to include(*ended, /ERROR.*stale: message/, /main got \w+/, "over")
-        expect(said).to match(/cancelled: .*a handler ended the program/) if way == "subscribe"
-        expect(broker.get(queue)[1][:headers] || {}).not_to include("backhop-attempts")
-      end
-    end
-  end
-
   it "RT4: cancels within its limit while a handler runs, and gives other messages back at once" do
     go = Queue.new
     subscribed(handler: ->(_) { go.pop }) do |subscription|

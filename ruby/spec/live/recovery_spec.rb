@@ -225,35 +225,7 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
     consumer.retrier.instance_variable_get(:@publisher).instance_variable_set(:@look_due_ms, 0)
   end
 
-  it "F1: a consumer by wrap that declared nothing advises to do so when its retries come back" do
-    connected(BunnyClient, URL, queue, Handler.new, **options, &:declare)
-    connected(BunnyClient, URL, queue, Handler.new, **options) do |consumer|
-      consumer.begin
-      broker.publish("lost", "#{namespace}.unroutable", headers: { "backhop-queue" => queue })
-      until_true { broker.count("#{namespace}.unroutable") == 1 }
-      look(consumer)
-      expect(events.get(:replayed).text).to end_with("if this goes on, declare the topology of this queue")
-    end
-  end
-
   { "by subscribe" => SubscribedClient, "by wrap" => BunnyClient, "in Kicks" => KicksClient }.each do |name, client|
-    it "F1: a retry in the unroutable queue comes back to its idle queue #{name}", long: further?(client) do
-      handler = Handler.new
-      unroutable = "#{namespace}.unroutable"
-      consuming(client, URL, queue, handler, **options) do |consumer|
-        broker.publish("other", unroutable, headers: { "backhop-queue" => "other" })
-        broker.publish("lost", unroutable, headers: { "backhop-queue" => queue, "backhop-attempts" => 1 })
-        until_true { broker.count(unroutable) == 2 }
-        look(consumer)
-        event = events.get(:replayed)
-        expect([event.count, event.level, event.text]).to match([1, Logger::WARN, /these retries came back to no queue/])
-        expect(event.text).not_to include("declare the topology")
-        handler.saw(1)
-        expect(handler.messages.map(&:body)).to eq(%w[lost])
-        until_true { broker.count(unroutable) == 1 }
-      end
-    end
-
     it "F1: an idle consumer #{name} looks again after a lost connection", long: further?(client) do
       handler = Handler.new
       unroutable = "#{namespace}.unroutable"
@@ -270,21 +242,6 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
         expect(handler.messages.map(&:body)).to eq(%w[lost])
       end
       proxy.close
-    end
-
-    it "F4: #{name} declares a lost return exchange again, in the minute's look", long: further?(client) do
-      handler = Handler.new(nil, RuntimeError.new("no"))
-      consuming(client, URL, queue, handler, **options) do |consumer|
-        broker.channel.exchange_delete("#{namespace}.return")
-        look(consumer)
-        event = events.get(:unavailable)
-        expect(event.error).to be_a(Backhop::MissingError)
-        expect(event.text).to match(/"#{namespace}\.return" is missing.*declared again/)
-        broker.publish("first", queue)
-        broker.publish("second", queue)
-        handler.saw(3)
-        expect(handler.messages.map(&:attempt)).to eq([1, 1, 2])
-      end
     end
   end
 end

@@ -98,30 +98,6 @@ RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
     seen
   end
 
-  # A message whose acknowledgement a cut took comes again, before or after the event of the loss.
-  it "over a subscription is each loss of the connection, also with nothing in hand, and no orderly close" do
-    others = %i[connected delivered succeeded]
-    consuming(SubscribedClient, proxy.url, queue, method(:handle), policy: QUICK, namespace: namespace,
-                                                                   on_event: told.method(:push)) do |consumer|
-      %w[first second third].each do |id|
-        broker.publish("well", queue, message_id: id) # which comes once it is connected again
-        seen = told_until { |event| event.name == :succeeded && event.id == id }
-        expect(seen.map(&:name) - others).to be_empty
-        next if id == "third"
-
-        proxy.cut
-        *before, lost = told_until { |event| event.name == :disconnected }
-        expect(before.map(&:name) - others).to be_empty
-        expect(lost).to have_attributes(count: 0, error: Backhop::ConnectionFailedError)
-      end
-      consumer.connection.close
-      publisher = consumer.retrier.instance_variable_get(:@publisher).instance_variable_get(:@publisher)
-      until_true { !publisher.outdated? } # it has looked
-    end
-    expect(Array.new(told.size) { told.pop.name } - others).to be_empty
-    proxy.close
-  end
-
   it "over a subscription is that the broker takes no publishes, also with nothing in hand", :long do
     skip "BACKHOP_BROKER_CTL is not set" unless ENV["BACKHOP_BROKER_CTL"]
     consuming(SubscribedClient, URL, queue, method(:handle), policy: QUICK, namespace: namespace,

@@ -158,14 +158,11 @@ class Broker
     end
   end
 
-  # Yields the URL of a user who may configure nothing.
-  def with_stranger
-    user = "test-#{SecureRandom.hex}"
+  # Returns the URL of a new user, who may configure nothing.
+  def stranger(user)
     import(JSON.generate(users: [{ name: user, password: "secret", tags: "" }],
                          permissions: [{ user: user, vhost: "/", configure: "^$", write: ".*", read: ".*" }]))
-    yield URL.sub("guest:guest", "#{user}:secret")
-  ensure
-    control("eval", %(rabbit_auth_backend_internal:delete_user(<<"#{user}">>, <<"a test">>).))
+    URL.sub("guest:guest", "#{user}:secret")
   end
 
   private
@@ -333,7 +330,7 @@ end
 
 # A consumer that the retrier itself subscribes.
 class SubscribedClient < BunnyClient
-  def begin = @subscription = @retrier.subscribe { |message| @handler.call(message) }
+  def begin = @subscription = @retrier.subscribe(prefetch: 20) { |message| @handler.call(message) }
 
   def stop
     @subscription&.cancel
@@ -421,6 +418,37 @@ module Clock
     @ahead_ms += (seconds * 1000).to_i
     @reads = 0
     until_true { @reads >= 20 }
+  end
+end
+
+# Runs plays at most AT_ONCE at a time, each in a thread.
+class Stage
+  AT_ONCE = 6
+
+  def initialize = @plays = {}
+
+  def add(key, play) = @plays[key] = play
+
+  # Starts the plays of these keys.
+  def start(keys)
+    places = SizedQueue.new(AT_ONCE)
+    @results = @plays.slice(*keys).transform_values { |play| Thread.new { play_in(places, play) } }
+  end
+
+  # Returns what a play raised, or nil; and its seconds.
+  def result(key) = @results.fetch(key).value
+
+  private
+
+  def play_in(places, play)
+    places << 1
+    began = Patience.now
+    play.call
+    [nil, Patience.now - began]
+  rescue Exception => e # rubocop:disable Lint/RescueException
+    [e, Patience.now - began]
+  ensure
+    places.pop
   end
 end
 

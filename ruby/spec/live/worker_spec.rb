@@ -15,65 +15,6 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
     described_class.new(uri, queue: queue, policy: policy, on_event: events, connect_timeout: PATIENCE / 2, **options)
   end
 
-  def full = IOError.new("507 queue is full")
-
-  %i[run serve].each do |by|
-    context "with #{by}", long: by == :serve do
-      it "acknowledges what a handler returns from" do
-        broker.publish("\0body\xFF", name, headers: { "tenant" => "acme" }, message_id: "42")
-        handler = Running::Handler.new
-        message = nil
-        running(worker, handler, by: by) { message = handler.get }
-        expect(message).to have_attributes(body: "\0body\xFF".b, id: "42", attempt: 1, redelivered?: false, first_failure: nil)
-        expect(message.headers).to eq("tenant" => "acme")
-        expect(broker.count(name)).to eq(0)
-      end
-
-      it "brings what a handler raises for again, to no other queue" do
-        sibling = broker.queue
-        [name, sibling].each { |each| broker.channel.queue_bind(each, "amq.topic", routing_key: "#{name}.#") }
-        broker.publish("body", "#{name}.image", exchange: "amq.topic", headers: { "tenant" => "acme" }, content_type: "text/x")
-        handler = Running::Handler.new(full)
-        first = second = nil
-        running(worker, handler, by: by) do
-          first = handler.get
-          second = handler.get
-        end
-        expect([first.attempt, second.attempt]).to eq([1, 2])
-        expect(second).to have_attributes(
-          last_error: "IOError: 507 queue is full", last_delay: 0.1, exchange: "amq.topic", routing_key: "#{name}.image"
-        )
-        expect(second.first_failure).to be_within(60).of(Time.now)
-        expect(second.delivery.properties).to include(content_type: "text/x", delivery_mode: 2)
-        expect(second.headers).to include("tenant" => "acme")
-        broker.await_count(sibling, 1)
-      end
-
-      it "parks after the last attempt, with the story" do
-        broker.publish("body", name)
-        running(worker, Running::Handler.new(full, full, full), by: by) { events.get(:parked) }
-        _, properties, body = broker.get("#{name}.parked")
-        expect(body).to eq("body")
-        expect(Backhop.explain(properties[:headers])).to include(
-          "It failed 3 times", "The last error was: IOError: 507 queue is full", "its attempts were used up"
-        )
-      end
-
-      it "sends a parked message back" do
-        broker.publish("body", name)
-        handler = Running::Handler.new(Backhop::Park.new)
-        worker = worker()
-        running(worker, handler, by: by) do
-          events.get(:parked)
-          worker.replay(10)
-          expect(events.get(:replayed).count).to eq(1)
-          handler.get
-          expect(handler.get.attempt).to eq(1)
-        end
-      end
-    end
-  end
-
   it "is good with a collection at every allocation, and where objects move" do
     4.times { |number| broker.publish("body #{number}", name, headers: { "n" => number, "deep" => [{ "a" => [1] }] }) }
     output = program(<<~'RUBY', URL, name)
@@ -111,7 +52,7 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
     properties = { content_type: "text/plain", priority: 3, correlation_id: "c", message_id: "1", timestamp: 1_767_323_045,
                    type: "kind", app_id: "shop" }
     broker.publish("body", name, headers: headers, delivery_mode: 2, user_id: "guest", expiration: "600000", **properties)
-    handler = Running::Handler.new(full)
+    handler = Running::Handler.new(IOError.new("507 queue is full"))
     first = second = nil
     running(worker, handler) do
       first = handler.get
@@ -122,14 +63,6 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
     expect(types.last).to eq(types.first).and include("single" => :float, "real" => :double, "moment" => :timestamp)
     expect(second.delivery.properties).to eq(properties.merge(delivery_mode: 2))
     expect(second.headers).to include("backhop-user-id" => "guest", "backhop-expiration" => "600000")
-  end
-
-  it "tells the id of what it parks, and why" do
-    broker.publish("body", name, message_id: "42")
-    running(worker, Running::Handler.new(Backhop::Park.new("no such file"))) do
-      expect(events.get(:parked)).to have_attributes(id: "42", attempts: 1, level: Logger::WARN)
-    end
-    expect(broker.get("#{name}.parked")[1][:headers]["backhop-error"]).to eq("no such file")
   end
 
   ageing = Backhop::Policy.new(initial: 60, max_age: 1)
@@ -350,17 +283,6 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
     RUBY
     expect(output).to start_with("exits\n").and include("drained")
     expect(broker.get(name).last).to eq("body")
-  end
-
-  it "settles what fails with what cannot be printed" do
-    abstract = Class.new(StandardError) { def message = raise(NotImplementedError, "subclass must define") }
-    stub_const("Abstract", abstract)
-    broker.publish("body", name)
-    handler = Running::Handler.new(abstract.new)
-    running(worker, handler) do
-      handler.get
-      expect(handler.get.last_error).to eq("Abstract")
-    end
   end
 
   it "is outlived by its messages" do
