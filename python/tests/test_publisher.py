@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import backhop
-from backhop.adapters import clock
+from backhop import _backhop as c
+from backhop.adapters import clock, orphans
 from backhop.adapters.copies import Copy
 from backhop.adapters.frames import How
 from backhop.adapters.publisher import Publisher
@@ -70,9 +71,10 @@ class NotingPublisher(Publisher):
 
     def _hand_over(self) -> None: ...
 
-    def _settle(self, channel: Any, tag: int, how: How) -> None:
+    def _settle(self, channel: Any, tag: int, how: How) -> bool:
         assert channel == Original.channel
         self.settled.append((tag, how))
+        return True
 
     def _declare(self, declarations: Any, done: Any) -> None:
         raise AssertionError("nothing is to be declared")
@@ -94,17 +96,18 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     return stands_still
 
 
-def message(history: backhop.History, properties: Any) -> Any:
+def message(history: backhop.History, properties: Any, call: int = 0) -> Any:
     kept = properties or SimpleNamespace(headers=None, **dict.fromkeys(NUMBERS))
-    return SimpleNamespace(history=history, _history=history, _kept=kept, _traceparent="", _error_class="", body=b"")
+    given = {"history": history, "_history": history, "_kept": kept, "_kept_call": call, "_original": Original()}
+    return SimpleNamespace(**given, _traceparent="", _error_class="", body=b"")
 
 
-def published(publisher: Publisher, *tags: int, properties: Any = None) -> None:
+def published(publisher: Publisher, *tags: int, properties: Any = None, call: int = 0) -> None:
     decider = Decider(TOPOLOGY)
     for tag in tags:
         history = decider.read("", "orders", {"message_id": str(tag)}, None)
         plan = decider.plan(history, Result("failed", "507"))
-        publisher.settle(plan, message(history, properties), Original(tag=tag))
+        publisher.settle(plan, message(history, properties, call), Original(tag=tag))
     if not publisher._is_ready:
         publisher._confirming()
 
@@ -151,6 +154,33 @@ def test_what_was_in_hand_from_a_channel_that_the_broker_closed_is_told_as_stale
     assert [(event.name, event.id) for event in events] == ([("stale", "1"), ("stale", "2")] if is_refused else [])
     publisher._lost("the broker went away", False)
     assert "disconnected" not in [event.name for event in events]
+
+
+@pytest.mark.parametrize("answer", ["ack", "nack", "returned", "late", "closed", "lost"])
+def test_R4_2_a_copy_in_flight_whose_channel_closed_ends_its_call_by_its_confirm(
+    answer: str, time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends, events = list[tuple[int, int]](), list[backhop.Event]()
+    monkeypatch.setattr(orphans, "CALLS", SimpleNamespace(end=lambda call, action: ends.append((call, action))))
+    publisher = NotingPublisher(on_event=events.append)
+    published(publisher, 1, 2, call=7)
+    publisher._ended(Original.channel, "406 unknown delivery tag", True)
+    assert ends == []
+    if answer == "returned":
+        publisher._returned(SimpleNamespace(reply_code=312, reply_text="NO_ROUTE", exchange="", routing_key=""), None)
+        publisher._answered(0, True, True)
+    elif answer == "late":
+        go_on(publisher, time, 2 * TIMEOUT)
+    elif answer == "closed":
+        publisher._closed(publisher._channel, "closed")
+    elif answer == "lost":
+        publisher._lost("the broker went away", False)
+    else:
+        publisher._answered(2, True, answer == "ack")
+    is_confirmed = answer == "ack"
+    assert ends == [(call, c.BH_ACTION_RETRY if is_confirmed else c.BH_ACTION_NONE) for call in (7, 7)]
+    assert [event.name for event in events].count("retried") == (2 if is_confirmed else 0)
+    assert publisher.settled == []
 
 
 def test_that_the_broker_takes_no_publishes_is_told_where_that_changes(time: Time) -> None:

@@ -22,6 +22,7 @@ class Message:
         "_call",
         "_error_class",
         "_history",
+        "_kept_call",
         "_over",
         "_topology",
         "_traceparent",
@@ -47,6 +48,8 @@ class Message:
         """When a handler got it, by time.perf_counter; 0 before."""
         self._call: Any = None
         """The permit of its handler's call, by a breaker; None for none."""
+        self._kept_call = 0
+        """The number of its call for bh_calls_end; 0: the call is not kept."""
         self._traceparent = ""
         """The attempt's span in W3C's form; "" for none."""
         self._error_class = ""

@@ -60,8 +60,8 @@ class ClientPublisher(ABC):
         """
 
     @abstractmethod
-    def _settle(self, channel: Any, tag: int, how: How) -> None:
-        """Settles a delivery on the channel that it arrived on, if that is still open."""
+    def _settle(self, channel: Any, tag: int, how: How) -> bool:
+        """Settles a delivery on the channel that it arrived on. Returns False if that is closed."""
 
     @abstractmethod
     def _hand_over(self) -> None:

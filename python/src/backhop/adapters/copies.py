@@ -51,6 +51,7 @@ class Copy:
         "action",
         "attempts",
         "body",
+        "call",
         "channel_id",
         "delay_ms",
         "error",
@@ -64,6 +65,7 @@ class Copy:
         "replayed",
         "routing_key",
         "rung_ms",
+        "tag",
         "traceparent",
         "written",
     )
@@ -97,6 +99,10 @@ class Copy:
         """When it was published, by time.monotonic; 0 before."""
         self.replayed: Callable[[Error | None], None] | None = None
         """Replay: called with None or the error."""
+        self.call = 0
+        """The kept call of the message's handler; 0: none, or it has ended."""
+        self.tag = 0
+        """The publisher's sequence number of its last publish; 0 before."""
         self.channel_id = 0
         """The id of the original's channel in the ledger."""
         if plan.publishes:

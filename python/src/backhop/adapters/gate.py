@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
+from weakref import WeakSet
 
 from .. import _backhop as c
 from .._core import made
@@ -27,6 +28,7 @@ class GatedRetrier(Protocol):
     """The part of the retrier that a gate uses."""
 
     _events: Events
+    _gates: WeakSet[Any]
 
     @property
     def topology(self) -> Topology: ...
@@ -36,6 +38,8 @@ class GatedRetrier(Protocol):
     def _ignore_call(self, message: Message) -> None: ...
 
     def _give_back(self, message: Any) -> None: ...
+
+    def _forget_call(self, message: Message) -> None: ...
 
 
 class GatedConsumer(Protocol):
@@ -62,6 +66,7 @@ class Gate(ABC, Generic[MessageT]):
         self._is_looking = False
         self._is_limited = False  # the breaker did not permit a message
         self._is_over = False
+        retrier._gates.add(self)
         self._due_ms: int | None = None  # when the next timer ends; None: there is none
         self._latest: Original | None = None  # the delivery that arrived last
         self.consumer: GatedConsumer | None = None
@@ -104,6 +109,8 @@ class Gate(ABC, Generic[MessageT]):
             message = self._held.popleft()
             if self._is_here(message):
                 self._retrier._give_back(message)
+            else:
+                self._retrier._forget_call(message)
             self._dropped(message)
 
     def leave(self) -> None:
@@ -121,6 +128,8 @@ class Gate(ABC, Generic[MessageT]):
                 call.ignore()
             if self._is_here(message):
                 self._retrier._defer(message, wait_ms)
+            else:
+                self._retrier._forget_call(message)
             self._dropped(message)
 
     def look(self) -> None:
@@ -160,7 +169,7 @@ class Gate(ABC, Generic[MessageT]):
         return False
 
     def _next(self) -> c.FlowStep:
-        self._forget_lost()
+        self.forget_lost()
         return c.Flow_next(self._flow, len(self._held), now_ms())
 
     def _perform(self, step: c.FlowStep) -> bool:
@@ -196,10 +205,12 @@ class Gate(ABC, Generic[MessageT]):
         self._start(message)
         return True
 
-    def _forget_lost(self) -> None:
+    def forget_lost(self) -> None:
         """Forgets messages whose channel is closed: the broker delivers them again."""
         while self._held and not self._is_here(self._held[0]):
-            self._dropped(self._held.popleft())
+            message = self._held.popleft()
+            self._retrier._forget_call(message)
+            self._dropped(message)
 
     def _emit(self, kind: int) -> None:
         event = self._retrier._events.new(kind, {})

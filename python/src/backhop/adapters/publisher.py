@@ -37,6 +37,7 @@ from .clock import LedgerClock
 from .copies import ChannelClosingError, Copy, Original
 from .declaring import declaring, forget
 from .frames import How
+from .orphans import Orphans, end_call
 from .replay import unreadable
 from .retrier import BaseRetrier
 from .watch import Watch
@@ -76,10 +77,12 @@ class Publisher(ClientPublisher):
     def __init__(self, retrier: BaseRetrier[Any], confirm_timeout: float) -> None:
         ledger = made(c.bh_ledger_new(retrier._back_off, os.urandom(_RANDOM_BYTES)))
         check(c.Ledger_set_confirm_timeout_ms(ledger, milliseconds(confirm_timeout)))
+        self._confirm_timeout = confirm_timeout
         self._retrier = retrier
         self._events = retrier._events
         self._ledger = ledger
         self._copies: dict[int, Copy] = {}  # by their entries
+        self._orphans = Orphans()
         self._channels = DeliveryChannels(ledger)
         self._channel: Any = None  # publishes
         self._publisher_id = 0  # of that channel, in the ledger
@@ -131,8 +134,10 @@ class Publisher(ClientPublisher):
             if replayed:
                 replayed(unreadable(problem))
             else:
+                self._retrier._forget_call(message)
                 self.refuse(original, message._history, problem)
             return
+        copy.call = 0 if replayed else self._retrier._keep_call(message, original)
         copy.replayed = replayed
         kind = c.bh_event_of_copy(copy.action)
         if not replayed and self._events.wants(kind):
@@ -198,14 +203,26 @@ class Publisher(ClientPublisher):
 
         :returns: the copies that are not of a replay, and the number of messages.
         """
+        id_ = self._channels.id_of(channel)
+        of_channel = [entry for entry, copy in self._copies.items() if copy.channel_id == id_]
+        in_flight = [
+            entry
+            for entry in of_channel
+            if self._is_ready and c.Ledger_state(self._ledger, entry) == c.BH_STATE_SENT
+        ]
         id_, count = self._channels.close(channel)
         if not id_:
             return [], 0
-        of_channel = [entry for entry, copy in self._copies.items() if copy.channel_id == id_]
+        self._keep_orphans([self._copies[entry] for entry in in_flight])
         gone = [self._copies.pop(entry) for entry in of_channel]
         for copy in gone:
             self._end(copy, error)
         return [copy for copy in gone if not copy.replayed], count
+
+    def _keep_orphans(self, copies: list[Copy]) -> None:
+        """Keeps copies in flight whose originals the broker redelivers."""
+        if self._is_open and (orphans := self._orphans.keep(copies)):
+            self._later(self._confirm_timeout, partial(self._orphans.give_up, orphans))
 
     def _lost(self, reason: object, is_wanted: bool) -> None:
         """The connection is lost, and the deliveries with it.
@@ -218,8 +235,7 @@ class Publisher(ClientPublisher):
                 count if channel is not None else 0
             )  # None: they needed no acknowledgement
         count, self._redelivered, self._was_blocked = self._redelivered, 0, False
-        if not is_wanted:
-            self._retrier._doubt_acks()
+        self._orphans.give_up()
         if not is_wanted and (count or self._retrier._consumes(self._connection)):
             status = ConnectionFailedError.status
             why: Fields = {
@@ -263,6 +279,7 @@ class Publisher(ClientPublisher):
         if channel is not self._channel:
             return
         self._channel, self._is_ready = None, False
+        self._orphans.give_up()
         self._problem = str(reason)
         ending, count = c.bh_ending_of(reply_code), self.pending
         is_emitted = c.Ledger_close_publisher(
@@ -310,7 +327,7 @@ class Publisher(ClientPublisher):
     def _execute(self, step: c.Step, now: int) -> None:
         kind, entry, channel_id, _, tag, _, event, status, delay_ms, count = step
         if kind == _PUBLISH:
-            self._publish(entry)
+            self._publish(entry, tag)
         elif kind == _EMIT and event == _UNCONFIRMED:
             self._emit_unconfirmed(status, count)
         elif kind == _EMIT:
@@ -318,13 +335,21 @@ class Publisher(ClientPublisher):
         elif kind == _DECLARE:
             self._wanted.append(delay_ms)
         else:
-            self._copies.pop(entry, None)
+            if copy := self._copies.pop(entry, None):  # it was given back
+                end_call(copy, c.BH_ACTION_NONE)
             channel = self._channels.channel(channel_id)
             if channel is not None:
-                self._settle(channel, tag, _DISMISSALS.get(kind, "ack"))
+                self._dismiss(channel, tag, _DISMISSALS.get(kind, "ack"))
 
-    def _publish(self, entry: int) -> None:
+    def _dismiss(self, channel: Any, tag: int, how: How) -> None:
+        if not self._settle(channel, tag, how):
+            self._retrier._lose_acks(channel)
+        elif how != "requeue":
+            self._retrier._settled(channel)
+
+    def _publish(self, entry: int, tag: int) -> None:
         copy = self._copies[entry]
+        copy.tag = tag
         copy.written = self._clock.looked
         try:
             self._write(copy)
@@ -390,6 +415,9 @@ class Publisher(ClientPublisher):
         c.Ledger_confirm(
             self._ledger, self._publisher_id, tag, is_multiple, is_ack, self._clock.now_ms()
         )
+        for copy in self._orphans.confirm(tag, is_multiple, is_ack):
+            if copy.event is not None or self._events.counters:
+                self._emit_confirmed(c.bh_event_of_copy(copy.action), copy)
         self._pump()
 
     def _returned(self, method: Any, headers: Mapping[Any, Any] | None) -> None:
@@ -401,6 +429,7 @@ class Publisher(ClientPublisher):
         self._doubt()
         self._problem = f"{method.reply_code} {method.reply_text}"
         id_ = (headers or {}).get("backhop-id", "")
+        self._orphans.returned(id_)
         c.bh_ledger_return(
             self._ledger, self._publisher_id, id_, method.exchange, method.routing_key
         )
@@ -411,6 +440,7 @@ class Publisher(ClientPublisher):
         copy = self._copies[entry]
         if kind in _CONFIRMED:
             del self._copies[entry]
+            end_call(copy, copy.action)
             if copy.replayed:
                 self._end(copy)
             elif copy.event is not None or self._events.counters:
@@ -419,6 +449,7 @@ class Publisher(ClientPublisher):
         text = self._text(copy.exchange, copy.routing_key)
         if kind == _REFUSED:
             del self._copies[entry]
+            end_call(copy, c.BH_ACTION_NONE)
         if not copy.replayed:
             self._emit_copy(kind, copy, {"text": text, "delay_ms": delay_ms, "status": status})
         elif kind == _REFUSED:
@@ -484,6 +515,11 @@ class Publisher(ClientPublisher):
         self._end(self._copies.pop(entry), PublishError(reason))
 
     def _end(self, copy: Copy, error: Error | None = None) -> None:
-        """Ends a copy, and calls back if it is a replay's."""
+        """Ends a copy, and calls back if it is a replay's.
+
+        The next delivery of its message is handled, unless the copy is an orphan.
+        """
+        if copy not in self._orphans:
+            end_call(copy, c.BH_ACTION_NONE)
         if copy.replayed:
             self._callbacks.append(partial(copy.replayed, error))

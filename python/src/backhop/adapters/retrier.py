@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import random as _random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
@@ -17,15 +16,13 @@ from .._checks import HOUR_MS, instance, span_ms
 from .._core import made, number
 from .._errors import (
     ArgumentTypeError,
-    ChannelClosedError,
-    ConsumerCancelledError,
     Error,
     ForkedError,
     PoisonError,
     WaitTimeoutError,
     check,
 )
-from .._times import Seconds, milliseconds, seconds
+from .._times import Seconds, seconds
 from ..breaker import Breaker, checked_breaker
 from ..decider import Decider
 from ..message import Message
@@ -36,7 +33,8 @@ from ..outcomes import Conditions, Policies, checked_policies
 from ..plan import OK, Plan, Result
 from ..policy import Policy
 from ..topology import MODES, Mode, QueueType, Strategy, Topology, chosen
-from . import successes
+from .calls import CALLS, Deliveries
+from .copies import Original
 from .declaring import Steps, declaring, diagnosis
 
 LOGGER = logging.getLogger("backhop")
@@ -129,8 +127,8 @@ class BaseRetrier(Generic[Channel]):
         self._is_declared = True
         self._was_declared = False  # whether declare() or verify() was called
         self._consumers: set[Any] = set()  # its own, until they are cancelled
-        self._last_acked: Message | None = None  # the last that was acknowledged
-        self._doubtful: WeakSet[Any] = WeakSet()  # channels whose consumer the broker cancelled
+        self._delivering: dict[Any, Deliveries] = {}  # by the client's open channels
+        self._gates: WeakSet[Any] = WeakSet()
         self._no_ack: set[object] = set()  # consumers without acknowledgements that were logged
         self._begin()
         self._events.attach(self)
@@ -177,6 +175,7 @@ class BaseRetrier(Generic[Channel]):
     def _give_back(self, message: Any) -> None:
         """Gives a message that no handler got back to the queue."""
         message._original.settle("requeue")
+        self._forget_call(message)
         self._flush()
 
     def _refuse(self, message: Any, problem: Exception) -> None:
@@ -253,10 +252,6 @@ class BaseRetrier(Generic[Channel]):
     def _verifying(self) -> Steps:
         return declaring(self._topology, "verify", makes_rungs=self._makes_rungs)
 
-    def _resubscribe_delay(self, failures: int) -> float:
-        """Returns the seconds to wait before a consumer subscribes again."""
-        return seconds(c.Policy_delay_ms(self._back_off, failures, 0, _random.random()))
-
     @property
     def _undeclared(self) -> str:
         """The call that you may have left out, if something that a copy needs is missing.
@@ -310,25 +305,17 @@ class BaseRetrier(Generic[Channel]):
         consumer._health.observe(event)
         self._events.emit(event)
 
-    def _emit_consumer_lost(
-        self, consumer: HasHealth, failures: int, delay: float, cause: object
-    ) -> None:
-        """Emits that the queue is not consumed.
+    def _emit_subscription(self, consumer: Any, step: c.SubscriptionStep) -> None:
+        """Emits that a consumer consumes, or why it does not.
 
-        :param failures: 1: the consumer ended; above 1: it could not subscribe again
-        :param delay: seconds until it tries again
-        :param cause: an error, or the client's text; "" if the broker cancelled the consumer
+        :param step: of its subscription
         """
-        kind = c.BH_EVENT_UNAVAILABLE if failures > 1 else c.BH_EVENT_CANCELLED
-        error = (
-            ChannelClosedError.status if cause or failures > 1 else ConsumerCancelledError.status
-        )
-        why: Fields = {
-            "status": cause.status if isinstance(cause, Error) else error,
-            "delay_ms": milliseconds(delay),
-            "cause": str(cause),
-        }
-        self._emit_of(consumer, kind, why)
+        _, kind, status, delay_ms, _ = step
+        if kind == c.BH_EVENT_CONNECTED:
+            self._emit_of(consumer, kind, {})
+            return
+        cause = consumer._subscription.cause()
+        self._emit_of(consumer, kind, {"status": status, "delay_ms": delay_ms, "cause": cause})
 
     def _log_no_ack(self, consumer: object, with_acks: str) -> None:
         """Logs once that a consumer without acknowledgements loses messages.
@@ -354,30 +341,86 @@ class BaseRetrier(Generic[Channel]):
         about: Fields = {"count": 1, "duration_us": duration_us}
         self._events.emit(self._events.new(c.BH_EVENT_BUSY, about))
 
-    def _has_succeeded(self, message: Message) -> bool:
-        """Returns whether the message's handler succeeded at an earlier delivery."""
-        return successes.take(message)
+    def _deliver_on(self, channel: Any, subscription: Any = None, prefetch: int = 0) -> Deliveries:
+        """Notes a channel that delivers.
 
-    def _acknowledged(self, message: Message, channel: object) -> None:
-        """Notes a message that was acknowledged. The broker may not take it."""
-        self._last_acked = message
-        if channel in self._doubtful:
-            successes.keep(message)
-
-    def _doubt_acks(self, channel: object = None) -> None:
-        """Keeps the last success: the broker lost its consumer perhaps before the acknowledgement.
-
-        :param channel: one that is open, and whose later acknowledgements may be lost too
+        :param channel: the client's
+        :param subscription: of its consumer; None: the consumer is the user's
+        :param prefetch: 0: unknown
         """
-        last, self._last_acked = self._last_acked, None
-        if last is not None:
-            successes.keep(last)
-        if channel is not None:
-            self._doubtful.add(channel)
+        handle = None if subscription is None else subscription.handle
+        deliveries = self._delivering[channel] = Deliveries(handle, prefetch)
+        self._watch_deliveries(channel)
+        return deliveries
 
-    def _lost_success(self, message: Message) -> None:
-        """The channel of a message whose handler succeeded is closed."""
-        successes.keep(message)
+    def _watch_deliveries(self, channel: Any) -> None:
+        """Calls ``_stop_deliveries`` when a channel is closed."""
+        raise NotImplementedError
+
+    def _stop_deliveries(self, channel: Any, *, is_orderly: bool = False) -> None:
+        """Notes that a channel is closed: the broker redelivers the messages in hand.
+
+        :param is_orderly: whether the broker has all frames before
+        """
+        if deliveries := self._delivering.pop(channel, None):
+            deliveries.close(is_orderly=is_orderly)
+            for gate in list(self._gates):
+                gate.forget_lost()
+
+    def _lose_acks(self, channel: Any) -> None:
+        """Notes that the broker may not take acknowledgements of a channel.
+
+        Its consumer is cancelled, or the channel closes.
+        """
+        if deliveries := self._delivering.get(channel):
+            deliveries.lose()
+
+    def _settled(self, channel: Any) -> None:
+        """Notes that a message was settled: the back-off of its consumer starts again."""
+        deliveries = self._delivering.get(channel)
+        if deliveries is None:
+            return
+        if deliveries.subscription is not None:
+            c.Subscription_settled(deliveries.subscription)
+        if deliveries.is_doubtful:
+            deliveries.lose()
+
+    def _earlier(self, message: Any, has_id: bool, go_on: Callable[[], None]) -> tuple[int, int]:
+        """Returns the kind of the arrival of a message, and the action of its earlier call.
+
+        :param has_id: whether the message may have an id. Without one it is always called
+        :param go_on: called in any thread, when a message that waits may arrive again
+        """
+        original = message._original
+        if not (has_id and original.tag):
+            return c.BH_ARRIVAL_CALL, c.BH_ACTION_NONE
+        deliveries = self._delivering.get(original.channel) or self._deliver_on(original.channel)
+        if message.redelivered:
+            return CALLS.arrive(message, deliveries, go_on)
+        CALLS.begin(message, deliveries)
+        return c.BH_ARRIVAL_CALL, c.BH_ACTION_NONE
+
+    def _end_call(self, message: Any, action: int) -> None:
+        """Records how a message was settled."""
+        CALLS.finish(message, self._delivering.get(message._original.channel), action)
+
+    def _keep_call(self, message: Any, original: Original) -> int:
+        """Returns the call of a message, which its copy will end; 0 for none."""
+        return CALLS.keep(message, self._delivering.get(original.channel))
+
+    def _forget_call(self, message: Any) -> None:
+        """Records that a message was not settled: its next delivery is handled."""
+        self._end_call(message, c.BH_ACTION_NONE)
+
+    def _acknowledged(self, message: Any, action: int = c.BH_ACTION_ACK) -> None:
+        """Notes a message that was acknowledged."""
+        self._end_call(message, action)
+        self._settled(message._original.channel)
+
+    def _lost_ack(self, message: Any, action: int = c.BH_ACTION_ACK) -> None:
+        """Notes a message whose channel is closed, so that its acknowledgement cannot be sent."""
+        self._lose_acks(message._original.channel)
+        self._end_call(message, action)
         self._emit_stale(message)
 
     def _emit_stale(self, message: Message, status: int = 0) -> None:
@@ -395,6 +438,7 @@ class BaseRetrier(Generic[Channel]):
     def _ends_program(self, message: Message, error: BaseException) -> None:
         """Reports that a handler ends the program: its message comes again."""
         self._ignore_call(message)
+        self._forget_call(message)
         self._events.log(c.BH_EVENT_STALE, message, error)
         self._emit_stale(message)
 

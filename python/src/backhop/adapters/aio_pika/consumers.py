@@ -22,10 +22,11 @@ from ..._checks import wait_limit
 from ..._errors import Error
 from ..._handlers import ENDS_PROGRAM
 from ..._times import Seconds
-from ...observe.event import Fields
 from ...observe.health import Health, State
 from ...topology import Topology
+from ..calls import Deliveries, now_ms
 from ..declaring import CONSUME_ARGUMENTS, consumer_refused, forget
+from ..subscription import CONSUME, DECLARE, EMIT, NEVER, REST, Subscription
 from .channels import AMQP_ERRORS, close, reason_of, refusal_of
 from .gate import AioPikaGate
 from .publisher import AioPikaPublisher
@@ -38,6 +39,7 @@ _LOOK_AFTER = 0.1  # seconds
 class ConsumingRetrier(Protocol):
     """The part of the retrier that a consumer uses."""
 
+    _back_off: c.Policy
     _channel: aio_pika.abc.AbstractChannel
     _consumers: set[Any]
 
@@ -52,15 +54,13 @@ class ConsumingRetrier(Protocol):
 
     def _is_closing(self) -> bool: ...
 
-    def _resubscribe_delay(self, failures: int) -> float: ...
+    def _deliver_on(
+        self, channel: Any, subscription: Any = None, prefetch: int = 0
+    ) -> Deliveries: ...
 
-    def _doubt_acks(self, channel: object = None) -> None: ...
+    def _lose_acks(self, channel: Any) -> None: ...
 
-    def _emit_of(self, consumer: Any, kind: int, fields: Fields) -> None: ...
-
-    def _emit_consumer_lost(
-        self, consumer: Any, failures: int, delay: float, cause: object
-    ) -> None: ...
+    def _emit_subscription(self, consumer: Any, step: c.SubscriptionStep) -> None: ...
 
 
 class Consumer:
@@ -82,7 +82,10 @@ class Consumer:
         self._prefetch = prefetch
         self._wire: WireChannel | None = None
         self._tag: str | None = None
-        self._lost = asyncio.Event()
+        self._connection: WireConnection | None = None  # of its last channel
+        self._subscription = Subscription(retrier._back_off)
+        self._is_lost = False  # its channel or consumer has ended, and no step knows it yet
+        self._news = asyncio.Event()  # set when a step may be due
         self._changed = asyncio.Event()  # set when its state may be another one
         self._is_over = False  # it cannot come back
         self._health = Health()
@@ -92,8 +95,7 @@ class Consumer:
         if gate is not None:
             gate.consumer = self
         self._is_consuming = False
-        self._resumed = asyncio.Event()  # set if the breaker lets it consume
-        self._resumed.set()
+        self._is_resumed = True  # the breaker lets it consume
         self._switching = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._left: set[WireChannel] = set()  # channels whose consumer the broker cancelled
@@ -143,6 +145,7 @@ class Consumer:
         ``await retrier.drain()`` waits for their handlers, and then for copies.
         """
         is_first, self._is_cancelled = not self._is_cancelled, True
+        self._subscription.stop()
         self._changed.set()
         self._retrier._consumers.discard(self)
         if self._task is not None and self._task is not asyncio.current_task():
@@ -160,7 +163,7 @@ class Consumer:
         await self.cancel()
 
     async def _start(self) -> None:
-        await self._subscribe()
+        await self._advance()
         self._retrier._consumers.add(self)
         self._task = asyncio.create_task(self._keep())
 
@@ -172,12 +175,13 @@ class Consumer:
 
     def _pause(self) -> None:
         """Stops to consume while the breaker is open."""
-        self._resumed.clear()
+        self._is_resumed = False
         self._switch()
 
     def _resume(self) -> None:
         """Consumes again."""
-        self._resumed.set()
+        self._is_resumed = True
+        self._news.set()
         self._switch()
 
     def _switch(self) -> None:
@@ -192,9 +196,9 @@ class Consumer:
     async def _switched(self) -> None:
         """Consumes, or not, as the breaker demands. A lost channel is the task's of _keep."""
         async with self._switching:
-            if not self._resumed.is_set():
+            if not self._is_resumed:
                 await self._stop_consuming()
-            elif not (self._is_consuming or self._lost.is_set() or self._is_cancelled):
+            elif self._subscription.is_consuming and not (self._is_consuming or self._is_lost):
                 with contextlib.suppress(Error, *AMQP_ERRORS):
                     await self._consume()
 
@@ -215,12 +219,17 @@ class Consumer:
         self._tag = answer.consumer_tag
         self._is_consuming = True
 
-    async def _subscribe(self) -> None:
-        await self._resumed.wait()
+    async def _declare(self) -> None:
+        if self._connection is not None:
+            forget(self._connection)
+        self._wire = None
         await self._retrier.declare()
-        connection = await self._retrier._wire_connection()
+        self._subscription.declared()
+
+    async def _subscribe(self) -> None:
+        connection = self._connection = await self._retrier._wire_connection()
         self._retrier._publisher(connection)  # it emits that the connection is lost
-        self._lost.clear()
+        self._is_lost = False
         self._tag = None
         self._is_consuming = False
         wire = self._wire = await connection.channel(publisher_confirms=False)
@@ -230,24 +239,27 @@ class Consumer:
             """Takes a frame of the channel from the connection."""
             await pass_on(arrived)
             if isinstance(arrived[1], aiormq.spec.Basic.Cancel):
-                self._retrier._doubt_acks(wire)
+                self._retrier._lose_acks(wire)
                 if wire is self._wire:  # it may come late on a channel that was left
                     self._is_consuming = False
-                    self._lost.set()
+                    self._lose()
 
         wire.frames.put = put  # type: ignore[method-assign, assignment]
+        self._retrier._deliver_on(wire, self._subscription, self._prefetch)
         wire.closing.add_done_callback(partial(self._closed, wire))
         await wire.basic_qos(prefetch_count=self._prefetch)
         await self._consume()
-        self._retrier._emit_of(self, c.BH_EVENT_CONNECTED, {})
-        self._changed.set()
-        if self._gate is not None:
-            self._gate.look()
+        self._subscription.subscribed()
+        if not self._is_resumed:
+            self._switch()
 
     def _closed(self, wire: WireChannel, _: object) -> None:
         if wire is self._wire and wire not in self._left:
-            self._retrier._doubt_acks()
-            self._lost.set()
+            self._lose()
+
+    def _lose(self) -> None:
+        self._is_lost = True
+        self._news.set()
 
     async def _delivered(self, delivered: Any) -> None:
         """Handles a message in a task of its own.
@@ -296,33 +308,67 @@ class Consumer:
 
     async def _keep(self) -> None:
         """Subscribes again as often as needed, until it is cancelled."""
-        failures, cause = 0, ""
         while not self._is_cancelled:
-            await self._lost.wait()
-            if self._is_cancelled or not self._can_come_back():
-                self._is_over = True
-                self._changed.set()
+            due_ms = await self._advance()
+            if self._is_over:
                 return
-            failures += 1
-            is_emitted = (
-                failures == 1 and self._wire is not None and not self._wire.connection.is_opened
-            )
-            if self._wire is not None:
-                forget(self._wire.connection)
-                if failures == 1 and self._wire.is_closed:
-                    cause = reason_of(self._wire.closing)
-            delay = self._retrier._resubscribe_delay(failures)
-            if self._wire is not None:
+            delay = None if due_ms == NEVER else (due_ms - now_ms()) / 1000
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._news.wait(), delay)
+
+    async def _advance(self) -> int:
+        """Executes the subscription's steps until none is due, and returns when one is."""
+        while True:
+            self._news.clear()
+            if self._is_lost:
+                self._report_loss()
+            is_away = self._subscription.was_consuming and not self._subscription.is_consuming
+            if is_away and not self._can_come_back():
+                self._is_over = True
+                self._subscription.stop()
+                self._changed.set()
+            step = self._subscription.next(self._is_resumed)
+            if step[0] == REST:
+                return step[4]
+            await self._execute(step)
+
+    async def _execute(self, step: c.SubscriptionStep) -> None:
+        kind = step[0]
+        if kind == EMIT:
+            self._retrier._emit_subscription(self, step)
+            self._changed.set()
+            if self._gate is not None and step[1] == c.BH_EVENT_CONNECTED:
+                self._gate.look()
+        elif kind == DECLARE:
+            await self._attempt(self._declare())
+        elif kind == CONSUME:
+            await self._attempt(self._subscribe())
+        else:
+            assert self._subscription.error is not None
+            raise self._subscription.error
+
+    async def _attempt(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        try:
+            await coroutine
+        except (Error, *AMQP_ERRORS, asyncio.TimeoutError) as error:
+            cause = str(error) if isinstance(error, Error) else repr(error)
+            if self._wire is not None and self._subscription.was_consuming:
                 self._leave(self._wire)
-            if not is_emitted:  # else the publisher emitted the lost connection
-                self._retrier._emit_consumer_lost(self, failures, delay, cause)
-            await asyncio.sleep(delay)
-            try:
-                await self._subscribe()
-                failures, cause = 0, ""
-            except (Error, *AMQP_ERRORS, asyncio.TimeoutError) as error:
-                cause = str(error) if isinstance(error, Error) else repr(error)
-                self._lost.set()
+            self._subscription.failed(error, cause)
+
+    def _report_loss(self) -> None:
+        """Reports that its consumer, its channel or its connection has ended."""
+        self._is_lost = False
+        wire = self._wire
+        if wire is None:
+            return
+        loss, cause = c.BH_LOSS_CONSUMER, ""
+        if wire.is_closed:
+            loss, cause = c.BH_LOSS_CHANNEL, reason_of(wire.closing)
+        if not wire.connection.is_opened:  # the publisher emits that
+            loss = c.BH_LOSS_CONNECTION
+        self._leave(wire)
+        self._subscription.lost(loss, cause)
 
     def _can_come_back(self) -> bool:
         channel = self._retrier._channel
@@ -330,4 +376,4 @@ class Consumer:
             return False
         if isinstance(channel, aio_pika.abc.AbstractRobustChannel):
             return True  # its connection comes back, and get_underlay_channel waits for that
-        return self._wire is None or self._wire.connection.is_opened
+        return self._connection is None or self._connection.is_opened

@@ -139,8 +139,8 @@ class AioPikaPublisher(Publisher):
             lambda closing: self._ended(channel, reason_of(closing), is_refused(closing))
         )
 
-    def _settle(self, channel: WireChannel, tag: int, how: How) -> None:
-        settle(self.writer, channel, tag, how)
+    def _settle(self, channel: WireChannel, tag: int, how: How) -> bool:
+        return settle(self.writer, channel, tag, how) is not None
 
     def _hand_over(self) -> None:
         """Does nothing: the writer does it once in each turn of the event loop."""

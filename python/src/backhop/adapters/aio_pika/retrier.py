@@ -199,9 +199,7 @@ class Retrier(Settling):
 
         async def on_message(incoming: aio_pika.abc.AbstractIncomingMessage) -> None:
             message = self._message(incoming)
-            if self._has_succeeded(message):
-                self._events.delivered(message)
-                self._succeeded(message)
+            if not await self._admitted(message):
                 return
             headers = incoming.headers
             if headers and MAY_BE_POISON in headers:
@@ -281,6 +279,7 @@ class Retrier(Settling):
             self._release(message)
             raise error
         if is_kind(error, GeneratorExit) and asyncio._get_running_loop() is None:
+            self._forget_call(message)
             raise error  # a coroutine that its loop left behind is closed
         await self.settle(message, error)
 

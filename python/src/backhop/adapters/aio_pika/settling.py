@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import aio_pika
 from aiormq.abc import AbstractConnection as WireConnection
 
+from ... import _backhop as c
 from ..._errors import ArgumentTypeError, ConsumerCancelledError
 from ..._exceptions import is_kind
 from ...plan import OK, Plan
@@ -55,6 +59,46 @@ class Settling(BaseRetrier[aio_pika.abc.AbstractChannel]):
             self._decider, self._topology, AioPikaOriginal(channel, tag, publisher.writer), incoming
         )
 
+    def _watch_deliveries(self, channel: Any) -> None:
+        channel.closing.add_done_callback(lambda _: self._stop_deliveries(channel))
+
+    async def _admitted(self, message: Message) -> bool:
+        """Returns whether a message needs its handler, once no earlier call of it runs.
+
+        Returns False if it is settled, or if the broker delivers it again.
+        """
+        incoming = message._incoming
+        has_id = incoming.message_id is not None or bool(incoming.headers)
+        while True:
+            if message._original.is_lost:
+                return True  # its handler's end emits that
+            over = asyncio.Event()
+            go_on = partial(asyncio.get_running_loop().call_soon_threadsafe, over.set)
+            kind, action = self._earlier(message, has_id, partial(_quietly, go_on))
+            if kind != c.BH_ARRIVAL_WAIT:
+                break
+            await self._waited(over)
+            if message._original.is_lost:
+                return False
+        if kind == c.BH_ARRIVAL_CALL:
+            return True
+        if action == c.BH_ACTION_ACK:
+            self._events.delivered(message)
+            self._succeeded(message)
+        else:  # its copy is confirmed, or it was dropped
+            message._original.settle("ack")
+            self._acknowledged(message, action)
+        return False
+
+    async def _waited(self, over: asyncio.Event) -> None:
+        """Waits for the end of an earlier call. A drain waits for that too."""
+        task = asyncio.current_task()
+        self._running.add(task)
+        try:
+            await over.wait()
+        finally:
+            self._running.discard(task)
+
     def _read(self, incoming: aio_pika.abc.AbstractIncomingMessage) -> Message:
         self._check_fork()
         if not isinstance(incoming, aio_pika.abc.AbstractIncomingMessage):
@@ -70,10 +114,10 @@ class Settling(BaseRetrier[aio_pika.abc.AbstractChannel]):
         self._check_fork()  # a handler may return in a child that it forked
         self._record(message, OK)
         if message._original.is_lost:
-            self._lost_success(message)
+            self._lost_ack(message)
             return None
         written = self._acknowledge(message)
-        self._acknowledged(message, message._original.channel)
+        self._acknowledged(message)
         self._events.succeeded(message)
         return written
 
@@ -93,11 +137,16 @@ class Settling(BaseRetrier[aio_pika.abc.AbstractChannel]):
     ) -> None:
         original = message._original
         if plan.action in ("ack", "drop"):
+            action = c.Plan_action(plan._handle)
             if original.is_lost:
-                self._emit_stale(message)
-            elif written := self._acknowledge(message):
+                self._lost_ack(message, action)
+                return
+            written = self._acknowledge(message)
+            self._acknowledged(message, action)
+            if written:
                 await shielded(written)
         elif message._incoming.processed and original.tag:
+            self._forget_call(message)
             LOGGER.error(SETTLED_ALREADY, original.tag)
         else:
             self._publisher(original.channel.connection).settle(plan, message, original, error)
@@ -107,6 +156,7 @@ class Settling(BaseRetrier[aio_pika.abc.AbstractChannel]):
         self._publisher(original.channel.connection).settle(plan, message, original)
 
     def _refuse(self, message: Message, problem: Exception) -> None:
+        self._forget_call(message)
         original = message._original
         self._publisher(original.channel.connection).refuse(original, message._history, problem)
 
@@ -124,6 +174,7 @@ class Settling(BaseRetrier[aio_pika.abc.AbstractChannel]):
     def _release(self, message: Message) -> None:
         """Gives a message back whose handler a stop aborted: that is no attempt."""
         message._original.settle("requeue")
+        self._forget_call(message)
         self._emit_stale(message, ConsumerCancelledError.status)
 
     def _publisher(self, connection: WireConnection) -> AioPikaPublisher:
@@ -140,6 +191,11 @@ class Settling(BaseRetrier[aio_pika.abc.AbstractChannel]):
         self._last = (connection, publisher)
         self._decider.frame_max = connection.connection_tune.frame_max
         return publisher
+
+
+def _quietly(call: Callable[[], object]) -> None:
+    with contextlib.suppress(RuntimeError):  # the event loop is closed
+        call()
 
 
 async def shielded(written: asyncio.Future[None]) -> None:

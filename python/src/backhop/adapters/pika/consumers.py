@@ -21,7 +21,9 @@ from ..._times import Seconds
 from ...observe.event import Fields
 from ...observe.health import Health, State
 from ...topology import Topology
+from ..calls import Deliveries, now_ms
 from ..declaring import CONSUME_ARGUMENTS, Refusal, consumer_refused, forget
+from ..subscription import CONSUME, DECLARE, EMIT, NEVER, REST, Subscription
 from .channels import asynchronous
 from .gate import OnMessage, PikaGate
 
@@ -31,6 +33,7 @@ _LOOK_AFTER = 0.1  # seconds
 class ConsumingRetrier(Protocol):
     """The part of the retrier that a consumer uses."""
 
+    _back_off: c.Policy
     _blocking: Any
     _connection: Any
     _consumers: set[Any]
@@ -46,15 +49,15 @@ class ConsumingRetrier(Protocol):
 
     def _watch(self) -> None: ...
 
-    def _resubscribe_delay(self, failures: int) -> float: ...
+    def _deliver_on(
+        self, channel: Any, subscription: Any = None, prefetch: int = 0
+    ) -> Deliveries: ...
 
-    def _doubt_acks(self, channel: object = None) -> None: ...
+    def _lose_acks(self, channel: Any) -> None: ...
 
     def _emit_of(self, consumer: Any, kind: int, fields: Fields) -> None: ...
 
-    def _emit_consumer_lost(
-        self, consumer: Any, failures: int, delay: float, cause: object
-    ) -> None: ...
+    def _emit_subscription(self, consumer: Any, step: c.SubscriptionStep) -> None: ...
 
 
 class Consumer:
@@ -76,9 +79,9 @@ class Consumer:
         self._prefetch = prefetch
         self._channel: Any = None
         self._tag = ""
-        self._failures = 0
-        self._is_ready = False  # it consumed once
-        self._is_waiting = False
+        self._subscription = Subscription(retrier._back_off)
+        self._is_looking = False
+        self._timer: int | None = None  # the time of the next look; None: there is none
         self._is_consuming = False
         self._is_cancelled = False
         self._health = Health()
@@ -128,6 +131,7 @@ class Consumer:
         Messages in hand are still settled: ``drain`` of the retrier waits for them.
         """
         is_first, self._is_cancelled = not self._is_cancelled, True
+        self._subscription.stop()
         self._retrier._consumers.discard(self)
         if self._gate is not None:
             self._gate.close()
@@ -156,7 +160,7 @@ class Consumer:
 
     def _is_on(self, _: object) -> bool:
         """Returns whether it consumes. A pika retrier has one connection."""
-        return self._is_ready and not self._is_cancelled
+        return self._subscription.was_consuming and not self._is_cancelled
 
     @property
     def _is_paused(self) -> bool:
@@ -175,35 +179,101 @@ class Consumer:
 
     def _resume(self) -> None:
         """Consumes again."""
-        if self._channel is not None and self._channel.is_open:
+        if self._channel is not None and self._channel.is_open and self._subscription.is_consuming:
             self._subscribe_on(self._channel)
-        elif not self._is_waiting:
-            self._waited()
+        else:
+            self._look()
+
+    def _look(self) -> None:
+        """Executes the subscription's steps until none is due."""
+        if self._is_looking:
+            return  # the outer call executes the new steps too
+        self._is_looking = True
+        try:
+            while (step := self._subscription.next(self._may_subscribe))[0] != REST:
+                self._execute(step)
+        finally:
+            self._is_looking = False
+        self._set_timer(step[4])
+
+    def _execute(self, step: c.SubscriptionStep) -> None:
+        kind = step[0]
+        if kind == EMIT:
+            self._retrier._emit_subscription(self, step)
+            if self._gate is not None and step[1] == c.BH_EVENT_CONNECTED:
+                self._gate.look()
+        elif kind == DECLARE:
+            if self._subscription.was_consuming:
+                forget(self._retrier._connection)
+            before, self._channel = self._channel, None
+            if before is not None:
+                self._close(before)
+            self._declare()
+        elif kind == CONSUME:
+            self._consume()
+        else:
+            self._give_up()
+
+    def _report_loss(self) -> None:
+        """Emits a loss. A callback of pika's must not wait for the broker, as other steps may."""
+        if self._is_looking:
+            return
+        while (step := self._subscription.next(False))[0] != REST:
+            self._execute(step)
+        if self._retrier._connection.is_open:
+            self._later(0, self._look)
+
+    @property
+    def _may_subscribe(self) -> bool:
+        is_open = self._retrier._connection.is_open
+        return (is_open or not self._subscription.was_consuming) and not self._is_paused
+
+    def _set_timer(self, due_ms: int) -> None:
+        if due_ms in (NEVER, self._timer):
+            return
+        self._timer = due_ms
+        self._later(max(0, due_ms - now_ms()) / 1000, partial(self._due, due_ms))
+
+    def _due(self, due_ms: int) -> None:
+        """A timer ended."""
+        if due_ms == self._timer:
+            self._timer = None
+            self._look()
 
     def _subscribed(self, _: Any = None) -> None:
         """The broker accepted the subscription."""
-        is_new, self._is_ready = self._failures > 0 or not self._is_ready, True
-        self._failures = 0
         self._is_consuming = True
+        self._subscription.subscribed()
         self._retrier._watch()
-        if is_new:
-            self._retrier._emit_of(self, c.BH_EVENT_CONNECTED, {})
-        if self._gate is not None:
-            self._gate.look()
+        if self._is_paused:
+            self._pause()
+        if not self._is_looking:
+            self._look()
+            if self._gate is not None:
+                self._gate.look()
+
+    def _has_channel(self, channel: Any) -> None:
+        """Notes its new channel."""
+        self._channel = channel
+        self._retrier._deliver_on(asynchronous(channel), self._subscription, self._prefetch)
 
     def _later(self, delay: float, callback: Callable[[], None]) -> object:
         raise NotImplementedError
 
-    def _subscribe(self) -> None:
-        """Declares, opens a channel and subscribes."""
+    def _declare(self) -> None:
+        """Declares. Calls the subscription's ``declared`` or ``failed`` in the end."""
+        raise NotImplementedError
+
+    def _consume(self) -> None:
+        """Opens a channel and subscribes. Calls ``_subscribed`` in the end, or reports a loss."""
         raise NotImplementedError
 
     def _subscribe_on(self, channel: Any) -> None:
         """Subscribes once more, on the channel that there is."""
         raise NotImplementedError
 
-    def _failed(self, error: Error) -> None:
-        """The first subscription failed."""
+    def _give_up(self) -> None:
+        """The first attempt failed."""
         raise NotImplementedError
 
     def _lost(self, channel: Any, reason: Any) -> None:
@@ -212,19 +282,22 @@ class Consumer:
             return
         self._channel = None
         self._is_consuming = False
-        self._retrier._doubt_acks()
         if isinstance(reason, pika.exceptions.ChannelClosedByClient):
             # BlockingConnection.close closes each channel before the connection.
             self._later(_LOOK_AFTER, partial(self._closed_by_client, reason))
-        elif self._is_ready:
-            self._again(reason)
         else:
-            self._failed(self._refusal(reason))
+            self._channel_lost(reason)
 
     def _closed_by_client(self, reason: Any) -> None:
         """Subscribes again if a handler closed the channel, and not the whole connection."""
-        if self._channel is None and self._is_ready:
-            self._again(reason)
+        if self._channel is None and self._subscription.was_consuming:
+            self._channel_lost(reason)
+
+    def _channel_lost(self, reason: Any) -> None:
+        is_open = self._retrier._connection.is_open
+        loss = c.BH_LOSS_CHANNEL if is_open else c.BH_LOSS_CONNECTION
+        self._subscription.lost(loss, reason, self._refusal(reason))
+        self._report_loss()
 
     def _refusal(self, reason: Any) -> Error:
         """Returns why the broker closed the channel."""
@@ -233,31 +306,13 @@ class Consumer:
 
     def _ended(self, channel: Any, _: Any) -> None:
         """The broker cancelled the consumer."""
+        self._retrier._lose_acks(asynchronous(channel))
         if channel is self._channel:
             self._is_consuming = False
-            self._retrier._doubt_acks(asynchronous(channel))
             if self._gate is not None:
                 self._gate.leave()
-            self._again("")
-
-    def _again(self, cause: object) -> None:
-        if self._is_cancelled or self._is_waiting or not self._retrier._connection.is_open:
-            return
-        self._is_waiting = True
-        self._failures += 1
-        forget(self._retrier._connection)
-        delay = self._retrier._resubscribe_delay(self._failures)
-        self._retrier._emit_consumer_lost(self, self._failures, delay, cause)
-        self._later(delay, self._waited)
-
-    def _waited(self) -> None:
-        self._is_waiting = False
-        if self._is_cancelled or self._is_paused or not self._retrier._connection.is_open:
-            return
-        before, self._channel = self._channel, None
-        if before is not None:
-            self._close(before)
-        self._subscribe()
+            self._subscription.lost(c.BH_LOSS_CONSUMER)
+            self._report_loss()
 
     def _close(self, channel: Any) -> None:
         """Closes the channel of a consumer that the broker cancelled.
@@ -310,22 +365,16 @@ class BlockingConsumer(Consumer):
         super().__init__(retrier, on_message, prefetch, gate)
         self._on_cancel = on_cancel
         self._connection: Any = retrier._blocking
-        self._error: Error | None = None
+        self._closed_with: BaseException | None = None  # pika's error, of its first attempt
         try:
-            retrier.declare()
-            self._open_first()
+            self._look()
         except BaseException:
             self.cancel()
             raise
 
-    def _open_first(self) -> None:
-        try:
-            self._open()
-        except pika.exceptions.AMQPChannelError as error:
-            raise self._error or self._refusal(error) from error
-
-    def _failed(self, error: Error) -> None:
-        self._error = error
+    def _give_up(self) -> None:
+        assert self._subscription.error is not None
+        raise self._subscription.error from self._closed_with
 
     def start_consuming(self) -> None:
         """Passes messages to the handler until ``cancel``. Errors as Consumer's."""
@@ -352,13 +401,28 @@ class BlockingConsumer(Consumer):
     def _later(self, delay: float, callback: Callable[[], None]) -> object:
         return self._connection.call_later(delay, callback)  # there a call may wait for the broker
 
+    def _declare(self) -> None:
+        try:
+            self._retrier.declare()
+        except Error as error:
+            self._subscription.failed(error, error)
+        else:
+            self._subscription.declared()
+
+    def _consume(self) -> None:
+        try:
+            self._open()
+        except pika.exceptions.AMQPChannelError as error:
+            self._closed_with = error
+            self._subscription.lost(c.BH_LOSS_CHANNEL, error, self._refusal(error))
+
     def _open(self) -> None:
         channel = self._connection.channel()
         channel._consumer_infos = _Known()
         channel.basic_qos(prefetch_count=self._prefetch)
         channel.add_on_cancel_callback(partial(self._ended, channel))
         channel._impl.add_on_close_callback(lambda _, reason: self._lost(channel, reason))
-        self._channel = channel
+        self._has_channel(channel)
         self._subscribe_on(channel)
 
     def _subscribe_on(self, channel: Any) -> None:
@@ -367,6 +431,10 @@ class BlockingConsumer(Consumer):
         )
         self._subscribed()
 
+    def _close(self, channel: Any) -> None:
+        with contextlib.suppress(pika.exceptions.AMQPChannelError):  # it is closed
+            super()._close(channel)
+
     def _pause(self) -> None:
         with contextlib.suppress(pika.exceptions.AMQPChannelError):  # _lost takes it
             super()._pause()
@@ -374,16 +442,6 @@ class BlockingConsumer(Consumer):
     def _resume(self) -> None:
         with contextlib.suppress(pika.exceptions.AMQPChannelError):
             super()._resume()
-
-    def _waited(self) -> None:
-        try:
-            super()._waited()
-        except (Error, pika.exceptions.AMQPChannelError) as error:
-            self._again(error)
-
-    def _subscribe(self) -> None:
-        self._retrier.declare()
-        self._open()
 
 
 class AsyncConsumer(Consumer):
@@ -399,30 +457,30 @@ class AsyncConsumer(Consumer):
     ) -> None:
         super().__init__(retrier, on_message, prefetch, gate)
         self._callback = callback
-        self._subscribe()
+        self._look()
 
     def _later(self, delay: float, callback: Callable[[], None]) -> object:
         return self._retrier._connection._adapter_call_later(delay, callback)
 
-    def _subscribe(self) -> None:
+    def _declare(self) -> None:
         self._retrier.declare(self._declared)
 
     def _declared(self, error: Error | None) -> None:
-        if self._is_cancelled:
-            return
-        if error and self._is_ready:
-            self._again(error)
-        elif error:
-            self._failed(error)
+        if error is None:
+            self._subscription.declared()
         else:
-            try:
-                channel = self._retrier._open_channel(self._opened)
-            except pika.exceptions.AMQPError as lost:
-                self._again(lost)
-                return
-            self._channel = channel
-            channel.add_on_close_callback(self._lost)
-            channel.add_on_cancel_callback(partial(self._ended, channel))
+            self._subscription.failed(error, error)
+        self._look()
+
+    def _consume(self) -> None:
+        try:
+            channel = self._retrier._open_channel(self._opened)
+        except pika.exceptions.AMQPError as lost:
+            self._subscription.lost(c.BH_LOSS_CHANNEL, lost, self._refusal(lost))
+            return
+        channel.add_on_close_callback(self._lost)
+        channel.add_on_cancel_callback(partial(self._ended, channel))
+        self._has_channel(channel)
 
     def _opened(self, channel: Any) -> None:
         channel.basic_qos(
@@ -440,12 +498,13 @@ class AsyncConsumer(Consumer):
             self._is_consuming = True
 
     def _subscribed(self, _: Any = None) -> None:
-        is_first = not self._is_ready
+        is_first = not self._subscription.was_consuming
         super()._subscribed()
         if is_first:
             self._report(None)
 
-    def _failed(self, error: Error) -> None:
+    def _give_up(self) -> None:
+        error: Any = self._subscription.error
         self.cancel()
         self._report(error)
 

@@ -22,8 +22,13 @@ class PikaGatedRetrier(GatedRetrier, Protocol):
     _connection: Any
 
     def _arrived(
-        self, channel: Any, method: Any, properties: Any, body: bytes
-    ) -> Message | None: ...
+        self,
+        channel: Any,
+        method: Any,
+        properties: Any,
+        body: bytes,
+        begin: Callable[[Message], object],
+    ) -> None: ...
 
     def _has_permit(self, message: BaseMessage) -> tuple[bool, int]: ...
 
@@ -78,7 +83,8 @@ def gated(
 
     Returns also its gate, if the retrier has a breaker without keys.
     """
-    gate, begin, arrived = None, start, retrier._arrived
+    gate, arrived = None, retrier._arrived
+    begin: Callable[[Message], object] = start
     if retrier._breaker is not None and retrier._breaker._has_keys:
         begin = partial(_start_by_key, retrier, start)
     elif retrier._breaker is not None:
@@ -86,9 +92,7 @@ def gated(
         begin = gate.hold
 
     def on_message(channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        message = arrived(channel, method, properties, body)
-        if message is not None:
-            begin(message)
+        arrived(channel, method, properties, body, begin)
 
     return on_message, gate
 

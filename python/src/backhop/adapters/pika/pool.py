@@ -40,7 +40,9 @@ class PoolingRetrier(Protocol):
 
     def _emit_stale(self, message: BaseMessage, status: int = 0) -> None: ...
 
-    def _lost_success(self, message: BaseMessage) -> None: ...
+    def _lost_ack(self, message: Any) -> None: ...
+
+    def _forget_call(self, message: BaseMessage) -> None: ...
 
     def settle(self, message: Any, error: BaseException | None = None) -> None: ...
 
@@ -124,8 +126,9 @@ class Pool:
         else:
             self._retrier._ignore_call(message)
         if was_called and error is None:
-            self._retrier._lost_success(message)
+            self._retrier._lost_ack(message)
         else:
+            self._retrier._forget_call(message)
             self._retrier._emit_stale(message)
 
     def _settle(self, message: Message, error: BaseException | None, was_called: bool) -> None:

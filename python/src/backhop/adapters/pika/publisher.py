@@ -127,11 +127,11 @@ class PikaPublisher(Publisher):
             raise ChannelClosingError
         self._frames += copy.frames(channel.channel_number, self._connection.params.frame_max)
 
-    def _settle(self, channel: Any, tag: int, how: How) -> None:
-        if channel.connection is self._connection and is_here(channel):
-            self._frames.append(settlement(channel.channel_number, tag, how))
-        else:
-            settle(channel, tag, how)
+    def _settle(self, channel: Any, tag: int, how: How) -> bool:
+        if channel.connection is not self._connection or not is_here(channel):
+            return settle(channel, tag, how)
+        self._frames.append(settlement(channel.channel_number, tag, how))
+        return True
 
     def _hand_over(self) -> None:
         frames, self._frames = self._frames, []

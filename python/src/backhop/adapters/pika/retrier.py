@@ -339,7 +339,7 @@ class Retrier(Settling):
 
     def _drain(self, end: float | None) -> None:
         if self._blocking is not None:
-            run_callbacks(self._blocking, lambda: not any(each.busy for each in self._pools), end)
+            run_callbacks(self._blocking, lambda: not self._is_busy, end)
             if not self._blocking.is_open:
                 return
         remaining = None if end is None else max(0.0, end - time.monotonic())
@@ -353,6 +353,11 @@ class Retrier(Settling):
         busy = sum(each.busy for each in self._pools) if is_late else 0  # else a caller's callback
         if self._connection.is_open and (self.pending or busy):
             raise self._undrained(self.pending + busy)
+
+    @property
+    def _is_busy(self) -> bool:
+        """Returns whether handlers run in threads, or messages wait for them."""
+        return any(each.busy for each in self._pools) or bool(self._pools and self._waiting)
 
     # Replaying
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pika.channel
@@ -33,6 +35,7 @@ class Settling(BaseRetrier[Any]):
         self._connection = asynchronous(channel).connection
         self._pools: list[Pool] = []
         self._opened: list[Any] = []  # channels of its own
+        self._waiting: set[Message] = set()  # for earlier calls of the same messages
         self._decider.frame_max = self._connection.params.frame_max
         self._publisher = PikaPublisher(
             self,
@@ -73,27 +76,74 @@ class Settling(BaseRetrier[Any]):
         """
         self._publisher.watch.begin()
 
-    def _arrived(self, channel: Any, method: Any, properties: Any, body: bytes) -> Message | None:
-        """Returns a message for a handler. None: the broker redelivers it, or it is settled."""
+    def _watch_deliveries(self, channel: Any) -> None:
+        channel.add_on_close_callback(self._deliveries_ended)
+
+    def _deliveries_ended(self, channel: Any, reason: Any) -> None:
+        is_orderly = isinstance(reason, pika.exceptions.ChannelClosedByClient)
+        self._stop_deliveries(channel, is_orderly=is_orderly)
+
+    def _arrived(
+        self,
+        channel: Any,
+        method: Any,
+        properties: Any,
+        body: bytes,
+        begin: Callable[[Message], object],
+    ) -> None:
+        """Passes a message on to its handler, unless it is settled, or the broker redelivers it.
+
+        :param begin: called with the message, now or once an earlier call of it has ended.
+        """
         message = self._message(channel, method, properties, body)
-        if not message._original.is_here:  # pika read it before its channel was closed
+        if message._original.is_here:
+            self._admit(message, begin)
+        else:  # pika read it before its channel was closed
             self._emit_stale(message)
-            return None
-        if self._has_succeeded(message):
+
+    def _admit(self, message: Message, begin: Callable[[Message], object]) -> None:
+        kept = message._kept
+        has_id = kept.message_id is not None or bool(kept.headers)
+        kind, action = self._earlier(message, has_id, partial(self._call_over, message, begin))
+        if kind == c.BH_ARRIVAL_WAIT:
+            self._waiting.add(message)
+        elif kind == c.BH_ARRIVAL_CALL:
+            if self._is_admitted(message):
+                begin(message)
+        elif action == c.BH_ACTION_ACK:
             self._events.delivered(message)
             self._succeeded(message)
-            return None
-        headers = properties.headers
+        else:  # its copy is confirmed, or it was dropped
+            self._acknowledge(message, action)
+            self._flush()
+
+    def _call_over(self, message: Message, begin: Callable[[Message], object]) -> None:
+        """An earlier call of a message has ended. In any thread."""
+        go_on = partial(self._admit_again, message, begin)
+        add: Any = self._connection._adapter_add_callback_threadsafe
+        if self._blocking is not None:
+            add = self._blocking.add_callback_threadsafe  # a handler may run there
+        with contextlib.suppress(pika.exceptions.AMQPError, RuntimeError):  # the connection is lost
+            add(go_on)
+
+    def _admit_again(self, message: Message, begin: Callable[[Message], object]) -> None:
+        self._waiting.discard(message)
+        if message._original.is_here:  # else the broker delivers it again
+            self._admit(message, begin)
+
+    def _is_admitted(self, message: Message) -> bool:
+        """Returns False if the guard has settled a message that crashed its consumers."""
+        headers = message._kept.headers
         if headers and MAY_BE_POISON in headers:
             try:
                 poison = self._guard(message)
             except Exception as error:
                 self._refuse(message, error)
-                return None
+                return False
             if poison:
                 self._execute(message, poison)
-                return None
-        return message
+                return False
+        return True
 
     def _message(self, channel: Any, method: Any, properties: Any, body: bytes) -> Message:
         wire = asynchronous(channel)
@@ -121,12 +171,17 @@ class Settling(BaseRetrier[Any]):
     def _succeeded(self, message: Message) -> None:
         self._check_fork()  # a handler may return in a child that it forked
         self._record(message, OK)
-        if message._original.settle("ack"):
+        if self._acknowledge(message, c.BH_ACTION_ACK):
             self._flush()
-            self._acknowledged(message, message._original.channel)
             self._events.succeeded(message)
-        else:
-            self._lost_success(message)
+
+    def _acknowledge(self, message: Message, action: int) -> bool:
+        """Acknowledges a message. Returns False if its channel is closed."""
+        if message._original.settle("ack"):
+            self._acknowledged(message, action)
+            return True
+        self._lost_ack(message, action)
+        return False
 
     def _failed(self, message: Message, error: BaseException) -> None:
         self._check_fork()
@@ -139,8 +194,7 @@ class Settling(BaseRetrier[Any]):
 
     def _execute(self, message: Message, plan: Plan, error: BaseException | None = None) -> None:
         if plan.action in ("ack", "drop"):
-            if not message._original.settle("ack"):
-                self._emit_stale(message)
+            self._acknowledge(message, c.Plan_action(plan._handle))
         else:
             self._publisher.settle(plan, message, message._original, error)
         self._flush()
@@ -148,6 +202,7 @@ class Settling(BaseRetrier[Any]):
     _publish = _execute
 
     def _refuse(self, message: Message, problem: Exception) -> None:
+        self._forget_call(message)
         self._publisher.refuse(message._original, message._history, problem)
         self._flush()
 
