@@ -52,6 +52,7 @@ RSpec.describe "The bindings", if: File.directory?(HEADERS) do
                                       "bh_topology_permission", # 'backhop topology permissions' prints it
                                       "bh_event_is_of_each", "bh_event_set_history", # which fill_message calls
                                       "bh_log_omitted_line",
+                                      "bh_successes_new", "bh_successes_keep", # other languages use them
                                       "bh_plan_copy_properties") # Bunny encodes its publishes
   end
 end

@@ -52,6 +52,10 @@ module Backhop
       @back_off.delay([failures, 1].max, random: Random.rand)
     end
 
+    # @return [Policy] the delays of {#back_off}
+    # @api private
+    def back_off_policy = @back_off
+
     # Returns true if a rung on demand is declared when a message needs it.
     # @api private
     def makes_rungs? = Declaring.makes_rungs?(mode)

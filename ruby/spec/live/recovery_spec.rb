@@ -220,6 +220,25 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
     proxy.close
   end
 
+  it "2.1: consumes less and less often while its consumers are cancelled at once, until a message is settled" do
+    back_off = Backhop::Policy.new(initial: 0.2, factor: 2, jitter: :none)
+    connected(BunnyClient, URL, queue, nil, **options, mode: :none, back_off: back_off) do |client|
+      client.retrier.subscribe { nil }
+      consumed = Array.new(4) do |round|
+        events.get(:connected)
+        now.tap do
+          broker.channel.queue_delete(queue) if round < 3
+          broker.queue(name: queue)
+        end
+      end
+      expect(consumed.each_cons(2).map { |before, after| after - before }).to match([be >= 0.2, be >= 0.4, be >= 0.8])
+      broker.publish("a", queue)
+      events.get(:succeeded)
+      broker.channel.queue_delete(queue)
+      expect(events.get(:unavailable)).to have_attributes(delay: 0.4) # no queue; the loss had 0.2 s
+    end
+  end
+
   # Makes the minute's look due. No message arrives meanwhile.
   def look(consumer)
     consumer.retrier.instance_variable_get(:@publisher).instance_variable_set(:@look_due_ms, 0)

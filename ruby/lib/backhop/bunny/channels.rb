@@ -31,6 +31,16 @@ module Backhop
 
         def close
           @backhop_settling.synchronize { @is_backhop_closing = true }
+          EarlierCalls.closed(self, is_orderly: true)
+          super
+        end
+
+        # Bunny calls it in the thread that reads the connection, before later deliveries.
+        def handle_method(method)
+          case method
+          when AMQ::Protocol::Channel::Close then EarlierCalls.closed(self)
+          when AMQ::Protocol::Basic::Cancel then EarlierCalls.cancelled(self, method.consumer_tag)
+          end
           super
         end
 
@@ -62,6 +72,14 @@ module Backhop
         end
 
         def retired? = @is_retired ? true : false
+
+        # Notes that the broker got a settlement.
+        def settled!
+          @is_settled = true
+        end
+
+        # Returns whether it got one since the last call.
+        def take_settled = @is_settled.tap { @is_settled = false }
 
         # Notes that the copies of the messages of a retired channel are confirmed.
         def release

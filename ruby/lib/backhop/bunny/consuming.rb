@@ -5,21 +5,34 @@ module Backhop
     # How a retrier takes the deliveries of a consumer and calls a handler.
     # @api private
     module Consuming
-      # Returns a message for the handler. Returns nil if its handler succeeded at an earlier delivery,
-      # if the poison guard delayed or parked it, or if it cannot be read.
+      # Returns a message for the handler. Returns nil if a call of an earlier delivery runs or was enough. Also
+      # returns nil if the poison guard delayed or parked the message, or if it cannot be read.
+      #
+      # @yieldparam message [Message] in a thread of Bunny's pool: a call that ran has ended, see {#look_up}
       # @api private
-      def arrived(delivery_info, properties, payload)
-        message = message_of(delivery_info, properties, payload)
-        has_succeeded = Successes.take?(message)
-        poison = message.past? && guard(message) unless has_succeeded
-        return message unless poison || has_succeeded
-
-        poison ? settle_by(message, poison) : settle_again(message)
-        nil
+      def arrived(delivery_info, properties, payload, &again)
+        look_up(message_of(delivery_info, properties, payload), &again)
       rescue ForkedError
         raise
       rescue *Outcomes::FAILURES => e
-        message ? refuse(message, e) : emit_refused(nil, e)
+        emit_refused(nil, e)
+        nil
+      end
+
+      # Returns a message if a handler may get it, as {#arrived} does.
+      # @api private
+      def look_up(message, &again)
+        return if message.original.gone? # the broker delivers it again
+
+        earlier = EarlierCalls.arrive(message) { hand_later(message, again) } unless message.original.settled?
+        return earlier == :wait ? nil : settle_again(message, earlier) if earlier
+
+        poison = message.past? && guard(message)
+        poison ? settle_by(message, poison) && nil : message
+      rescue ForkedError
+        raise
+      rescue *Outcomes::FAILURES => e
+        refuse(message, e)
         nil
       end
 
@@ -56,10 +69,23 @@ module Backhop
 
       private
 
-      # Settles a message whose handler succeeded at an earlier delivery.
-      def settle_again(message)
-        @listeners.emit_message(:delivered, message)
-        settle(message)
+      # Acknowledges a message whose call ended at an earlier delivery. Returns nil.
+      #
+      # @param action [Integer] of the call. Only a success has its events again: the first ones may be missing
+      def settle_again(message, action)
+        if action == Native::BH_ACTION_ACK
+          @listeners.emit_message(:delivered, message)
+          settle(message)
+        elsif !message.original.settle(:ack)
+          emit_stale(message.event_id)
+        end
+        nil
+      end
+
+      # Yields a message in a thread of its channel's pool.
+      def hand_later(message, again)
+        pool = message.delivery_info.channel.work_pool
+        pool.submit { again.call(message) } if pool.running? && !message.original.gone?
       end
 
       # Returns a lambda that calls the handler with a message and settles it. It raises only exceptions
@@ -97,7 +123,7 @@ module Backhop
       end
 
       def abandon_call(message)
-        end_call(message, nil)
+        forget_call(message)
         emit_stale(message.event_id)
       end
 

@@ -120,7 +120,8 @@ module Backhop
 
       # Gets the next step, with the lock.
       def step
-        @held.shift until @held.empty? || @held.first.original.here? # the broker delivers the others again
+        # The broker delivers the others again.
+        EarlierCalls.ended(@held.shift.original, Native::BH_ACTION_NONE) until @held.empty? || @held.first.original.here?
         return [Native::BH_FLOW_REST] if @is_over
 
         now_ms = Times.monotonic_ms

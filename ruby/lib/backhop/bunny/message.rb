@@ -46,6 +46,14 @@ module Backhop
       # @api private
       def arrived_properties = @arrived[2]
 
+      # Returns the tag of its consumer; nil for a message of queue.pop.
+      # @api private
+      def consumer_tag = delivery_info.respond_to?(:consumer_tag) ? delivery_info.consumer_tag : nil
+
+      # Returns true if it may have an id.
+      # @api private
+      def identified? = !arrived_properties[:message_id].to_s.empty? || !arrived_properties[:headers].to_h.empty?
+
       # @return [String] binary; not frozen, since amq-protocol sets the encoding of long ones
       # @api private
       def arrived_body = @arrived[3]

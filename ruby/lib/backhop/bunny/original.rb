@@ -17,10 +17,19 @@ module Backhop
       METHOD_BYTES = 13
       BASIC = 60
       FRAME_END = 0xCE
-      private_constant :METHODS, :METHOD_FRAME, :METHOD_BYTES, :BASIC, :FRAME_END
+      # How a settlement ends the call of the handler.
+      ENDS = { ack: Native::BH_ACTION_ACK, drop: Native::BH_ACTION_DROP, reject: Native::BH_ACTION_REJECT,
+               return: Native::BH_ACTION_RETURN, requeue: Native::BH_ACTION_NONE }.freeze
+      private_constant :ENDS, :METHODS, :METHOD_FRAME, :METHOD_BYTES, :BASIC, :FRAME_END
 
       # @return [Integer] the delivery tag
       attr_reader :tag
+      # @return [::Bunny::Channel]
+      attr_reader :channel
+      # @return [::Bunny::Transport]
+      attr_reader :transport
+      # @return [Integer, nil] the call of its handler, until that has ended; see {EarlierCalls}
+      attr_accessor :call
 
       # @param is_stale [Boolean] it arrived before a recovery
       # @param is_settled [Boolean] the broker acknowledged it at the delivery (no_ack)
@@ -39,7 +48,7 @@ module Backhop
 
       # Returns true if another delivery arrived on the same channel of the same transport.
       def beside?(other)
-        @channel.equal?(other.channel) && @transport.equal?(other.transport) && @is_settled == other.is_settled
+        @channel.equal?(other.channel) && @transport.equal?(other.transport) && @is_settled == other.settled?
       end
 
       # Returns true if another channel replaces the delivery's; see {Channels::Opened#retire}.
@@ -48,8 +57,22 @@ module Backhop
       # Returns true if it arrived on this channel.
       def on?(channel) = @channel.equal?(channel)
 
+      # Returns true if the broker acknowledged it at the delivery.
+      def settled? = @is_settled
+
+      # Returns true if the broker delivers the message again to another channel.
+      def gone? = !@is_settled && !here?
+
       # Settles it. Returns false if that is no longer possible.
-      def settle(action) = !retired? && write(frame(action))
+      def settle(action)
+        is_written = !retired? && write(frame(action))
+        note_settled if is_written && action != :requeue
+        EarlierCalls.ended(self, ENDS.fetch(action))
+        is_written
+      end
+
+      # Notes that the broker got a settlement of its channel.
+      def note_settled = @channel.respond_to?(:settled!) && @channel.settled!
 
       # Writes settlements of its channel. Returns false if that is no longer possible.
       def write(frames)
@@ -68,10 +91,6 @@ module Backhop
         method, bits = METHODS.fetch(action)
         [METHOD_FRAME, @channel.id, METHOD_BYTES, BASIC, method, tag, bits, FRAME_END].pack("CnNnnQ>CC")
       end
-
-      protected
-
-      attr_reader :channel, :transport, :is_settled
     end
   end
 end

@@ -21,6 +21,8 @@ module Backhop
         @copies = {} # by ledger entry, until they are confirmed.
         @channels = {} # by channel number in the ledger: one Original of each channel.
         @settlements = {}.compare_by_identity # frames to write, by one Original of their channel.
+        @confirmed = [] # copies whose originals are acknowledged by these frames.
+        @left = [] # numbers of closed channels, until the copies of their messages are confirmed.
         @replayed = [] # confirmed copies of a replay.
         @channel = nil # the ConfirmChannel that publishes.
         @transport = nil # the transport of all of them.
@@ -56,7 +58,9 @@ module Backhop
         contain { check_connection }
         arrived.each { |each| contain { each.is_a?(Copy) ? enter(each) : abandon(each) } }
         contain { advance }
-        @settlements.each { |original, frames| contain { original.write(frames.join) } }.clear
+        @settlements.each { |original, frames| contain { original.write(frames.join) && original.note_settled } }.clear
+        @confirmed.each { |copy| contain { EarlierCalls.ended(copy.original, copy.plan.native.action) } }.clear
+        forget_left
         release_retired
         @replayed.each { |copy| copy.replayed.call(nil) }.clear
       end
@@ -155,10 +159,32 @@ module Backhop
         ended = @channels.reject { |_, original| original.here? }.keys
         return disconnected if ended.any? && !@connection.open? # Bunny closes the channels first, then the connection
 
-        error = Event.replay_error(ConnectionFailedError)
-        end_channels(ended).each { |copy| lose(copy, error) } unless ended.empty?
+        leave_channels(ended - @left)
         closed if @channel&.closed?
         blocked unless @connection.blocked? == @is_blocked
+      end
+
+      # Leaves closed channels. A copy may be published already, so it is confirmed all the same. The next delivery of
+      # its message waits for that. Without an id that delivery is not recognized.
+      def leave_channels(numbers)
+        return if numbers.empty?
+
+        @left.concat(numbers)
+        error = Event.replay_error(ConnectionFailedError)
+        left = numbers.map { |number| @channels.fetch(number) }
+        @copies.select { |_, copy| left.any? { |original| copy.original.beside?(original) } }.each do |entry, copy|
+          next if copy.original.call&.positive?
+
+          @ledger.abandon(entry, Times.monotonic_ms)
+          @copies.delete(entry)
+          lose(copy, error)
+        end
+      end
+
+      # Forgets the closed channels that have no copies.
+      def forget_left
+        over = @left.reject { |number| @copies.each_value.any? { |copy| copy.original.beside?(@channels.fetch(number)) } }
+        end_channels(over) unless over.empty?
       end
 
       def disconnected
@@ -167,7 +193,7 @@ module Backhop
         is_lost = @is_connected && !closed_by_application?
         @is_connected = @is_blocked = false
         @transport = @connection.transport
-        gone = end_channels(@channels.keys)
+        gone = end_channels(@channels.keys).each { |copy| abandon_call(copy) }
         @ledger.disconnect(Native::BH_ENDING_CUT, Times.monotonic_ms)
         @ledger.forget_rungs
         gone.each { |copy| copy.replayed&.call(Event.replay_error(ConnectionFailedError)) }
@@ -187,6 +213,7 @@ module Backhop
       def end_channels(numbers)
         numbers.each do |number|
           @channels.delete(number)
+          @left.delete(number)
           @ledger.close_channel(number)
         end
         gone = @copies.keys.select { |entry| @ledger.state(entry) == Native::BH_STATE_NONE }
@@ -194,8 +221,12 @@ module Backhop
       end
 
       def lose(copy, error)
+        abandon_call(copy)
         copy.replayed ? copy.replayed.call(error) : @retrier.emit_stale(copy.plan.id)
       end
+
+      # The next delivery of the message is called.
+      def abandon_call(copy) = EarlierCalls.ended(copy.original, Native::BH_ACTION_NONE)
 
       def closed
         @reason = @channel.reason
@@ -265,6 +296,7 @@ module Backhop
       def refuse(copy, error)
         return copy.replayed.call(Event.replay_error(ContentError, Outcomes.text(error))) if copy.replayed
 
+        abandon_call(copy)
         @retrier.emit_refused(copy.plan.id, error, copy.plan.attempts)
       end
 
@@ -325,6 +357,8 @@ module Backhop
         copy = @copies.fetch(entry)
         is_published_again = %i[returned nacked].include?(event)
         @copies.delete(entry) unless is_published_again && !copy.replayed
+        @confirmed << copy if %i[retried deferred parked].include?(event)
+        abandon_call(copy) if event == :refused
         case event
         when :retried, :deferred, :parked then @retrier.listeners.emit_plan(event, copy.plan, copy.error, copy.took_us)
         when :replayed then @replayed << copy

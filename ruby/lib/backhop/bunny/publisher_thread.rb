@@ -45,6 +45,9 @@ module Backhop
         notify(:check_connection) if @publisher.outdated?
       end
 
+      # Returns true if {#check_connection} has something to emit.
+      def outdated? = @publisher.outdated?
+
       # Looks for the return exchange, once a minute.
       def look_if_due
         now_ms = Times.monotonic_ms

@@ -243,10 +243,7 @@ module Backhop
         return settle_by(message, plan(message, error), error) if error
 
         end_call(message, Outcomes::OK)
-        unless message.original.settle(:ack)
-          Successes.keep(message)
-          return emit_stale(message.event_id)
-        end
+        return emit_stale(message.event_id) unless message.original.settle(:ack)
 
         @listeners.emit_message(:succeeded, message)
       rescue ForkedError
@@ -386,6 +383,10 @@ module Backhop
       # @api private
       def readiness = @subscriptions.map { |each| each.state == :ready }
 
+      # Returns true if an event of a lost or blocked connection is to come.
+      # @api private
+      def outdated? = @publisher.outdated?
+
       # Returns true if it has a consumer of its own.
       # @api private
       def consumes? = !@subscriptions.all?(&:over?)
@@ -417,14 +418,17 @@ module Backhop
       # Logs and emits that a handler ends the program.
       # @api private
       def emit_end(message, error)
-        end_call(message, nil)
+        forget_call(message)
         @listeners.log_error(:stale, message, error)
         emit_stale(message.event_id)
       end
 
-      # Forgets the permit of a message that the application settles itself.
+      # Forgets the permit and the call of a message that Backhop does not settle.
       # @api private
-      def forget_call(message) = end_call(message, nil)
+      def forget_call(message)
+        end_call(message, nil)
+        EarlierCalls.ended(message.original, Native::BH_ACTION_NONE)
+      end
 
       # Retires a channel, and releases it once the copies of its messages are confirmed.
       # @api private
@@ -489,7 +493,7 @@ module Backhop
 
       def settle_by(message, plan, error = nil, is_deferred: false)
         if plan.publishes?
-          return emit_stale(message.event_id) if message.original.retired? && !is_deferred
+          return abandon_call(message) if message.original.retired? && !is_deferred
 
           @publisher.publish(copy(plan, message, error: error))
         elsif !message.original.settle(plan.action)
@@ -501,6 +505,7 @@ module Backhop
 
       # Abandons a message that cannot be copied: it stays unacknowledged for a while.
       def refuse(message, error)
+        forget_call(message)
         emit_refused(message.event_id, error)
         @publisher.publish(message.original)
       end

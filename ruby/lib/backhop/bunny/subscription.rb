@@ -5,9 +5,11 @@ module Backhop
     # A consumer of the work queue, on a channel of its own.
     #
     # After Bunny's own recovery it goes on. A thread declares and subscribes again if Bunny did not open
-    # the channel, the broker closed it, or the broker cancelled the consumer. It retries without end.
+    # the channel, the broker closed it, or the broker cancelled the consumer. It retries without end. The
+    # core's subscription decides when; this class executes its steps.
     class Subscription
       LOOK_AFTER = 0.5 # seconds: how often the thread looks for a lost channel
+      RANDOM_BYTES = 8
       RECOVERS = 20 # number of looks after a reconnect in which Bunny may open the channel again
 
       # The queue object of the consumer: an instrumentation of Bunny reads its channel and its
@@ -31,7 +33,7 @@ module Backhop
         def recover_from_network_failure = gate&.cancelled? ? nil : super
       end
 
-      private_constant :LOOK_AFTER, :RECOVERS, :Consumed, :Consumer
+      private_constant :LOOK_AFTER, :RANDOM_BYTES, :RECOVERS, :Consumed, :Consumer
 
       # @api private
       def initialize(retrier, connection, prefetch, threads, limit, handle)
@@ -41,22 +43,27 @@ module Backhop
         @threads = threads
         @limit = limit
         @intake = Intake.new(retrier, ->(message) { handle_one(message, handle) },
-                             runner: -> { working { @intake.run } }, changed: -> { @lock.synchronize { @changed.broadcast } })
+                             runner: -> { working { @intake.run } }, again: method(:handle_again),
+                             changed: -> { @lock.synchronize { @changed.broadcast } })
         @gate = @intake.gate
         @busy = {}.compare_by_identity # since when, in ms, by thread whose handler has a message
         @health = Health.new
         @lock = Mutex.new
         @changed = ConditionVariable.new
-        @is_over = @is_cancelled = @is_emitted = @is_consumer_gone = @is_busy = false
+        @steps = Core.made(Native.bh_subscription_new(retrier.back_off_policy.native, Random.urandom(RANDOM_BYTES)))
+        @is_over = @is_cancelled = @is_consumer_gone = @is_busy = false
         @is_absent = false # the breaker cancelled the consumer
         @retired = [] # channels of consumers that the broker cancelled
-        @looks = 0 # looks at a channel that Bunny has not opened again
+        @looks = nil # looks at a channel that Bunny may open again; nil: it does not
+        @error = nil # of the last attempt
       end
 
       # @api private
       def start
         @retrier.check_connection
-        begin_consuming
+        @steps.next(1, Times.monotonic_ms) # the retrier has declared
+        @steps.declared
+        execute_steps(is_first: true)
         @watch = Thread.new { watch }
         @watch.name = "backhop-#{@retrier.topology.queue}"
         self
@@ -150,8 +157,6 @@ module Backhop
         @channel = channel
         @consumer = consumer
         channel.basic_consume_with(consumer)
-        emit_connected
-        @gate&.watch(channel)
       rescue *Channels::LOST => e
         Channels.close(channel)
         raise error(e)
@@ -165,8 +170,6 @@ module Backhop
         end
       end
 
-      def emit_connected = @retrier.emit(:connected, connection: "consume")
-
       # Returns Backhop's error for an exception of Bunny.
       def error(exception)
         case exception
@@ -178,6 +181,9 @@ module Backhop
       def handle(delivery_info, properties, payload)
         working { @intake.call(delivery_info, properties, payload) } || @retrier.return_delivery(delivery_info)
       end
+
+      # Handles a message that waited for an earlier call of it.
+      def handle_again(message) = working { @intake.call_again(message) } || message.original.settle(:requeue)
 
       # Yields as a thread that handles messages. Returns false if the subscription is over.
       def working
@@ -285,28 +291,68 @@ module Backhop
       end
 
       def watch
-        failures = 0
         pause = LOOK_AFTER
-        until cancelled_in?(pause)
-          begin
-            pause = LOOK_AFTER
-            @retrier.check_connection
-            check_busy
-            revive_threads
-            follow_gate
-            if lost?
-              subscribe_again
-              failures = 0
-            end
-            close_retired
-          rescue *Outcomes::FAILURES => e
-            failures += 1
-            pause = @retrier.back_off(failures)
-            @retrier.emit(:unavailable, connection: "consume", cause: Outcomes.text(e), delay: pause, count: 0,
-                                        error: e.is_a?(Error) ? e : ConnectionFailedError.new(Outcomes.text(e)))
+        pause = look until cancelled_in?(pause)
+        @steps.stop
+        close_all
+      end
+
+      # Looks once, and executes the steps that are due. Returns the seconds until the next look.
+      def look
+        @retrier.check_connection
+        check_busy
+        revive_threads
+        follow_gate
+        report
+        due_ms = execute_steps
+        close_retired
+        due_ms.negative? ? LOOK_AFTER : ((due_ms - Times.monotonic_ms).clamp(0, nil) / 1000.0).clamp(0, LOOK_AFTER)
+      rescue *Outcomes::FAILURES => e
+        Backhop.log(Logger::ERROR) { "a look at the consumer met an error, and goes on: #{Outcomes.line(e)}" }
+        LOOK_AFTER
+      end
+
+      # Executes steps until none is due. Returns when the next one is due, in ms, or BH_SUBSCRIPTION_NEVER.
+      def execute_steps(is_first: false)
+        loop do
+          may_subscribe = is_first || may_subscribe? ? 1 : 0
+          kind, event, status, delay_ms, due_ms = @steps.next(may_subscribe, Times.monotonic_ms)
+          case kind
+          when Native::BH_SUBSCRIPTION_REST then return due_ms
+          when Native::BH_SUBSCRIPTION_EMIT then emit_step(event, status, delay_ms)
+          when Native::BH_SUBSCRIPTION_GIVE_UP then raise @error
+          when Native::BH_SUBSCRIPTION_DECLARE then attempt(:declared) { declare_again }
+          when Native::BH_SUBSCRIPTION_CONSUME then attempt(:subscribed) { begin_consuming }
           end
         end
-        close_all
+      end
+
+      # Yields, and reports the result.
+      def attempt(done)
+        yield
+        @steps.public_send(done)
+      rescue *Outcomes::FAILURES => e
+        @error = e
+        @steps.failed(e.is_a?(Error) ? e.status : ConnectionFailedError.status, Times.monotonic_ms)
+      end
+
+      # Returns false also while Bunny may restore the consumer, and while the breaker cancels it.
+      def may_subscribe?
+        !over? && @looks.nil? && !@is_absent && @connection.transport.open? && !Channels.recovering?(@connection)
+      end
+
+      def emit_step(event, status, delay_ms)
+        case event
+        when Native::BH_EVENT_CONNECTED
+          @retrier.emit(:connected, connection: "consume")
+          @gate&.watch(@channel)
+        when Native::BH_EVENT_CANCELLED
+          @retrier.emit(:cancelled, connection: "consume", error: Status.error(status), count: 0)
+        else
+          error = @error.is_a?(Error) ? @error : ConnectionFailedError.new(Outcomes.text(@error))
+          @retrier.emit(:unavailable, connection: "consume", cause: Outcomes.text(@error), delay: Times.seconds(delay_ms),
+                                      error: error, count: 0)
+        end
       end
 
       # Closes, once cancelled, its channels: each when its handlers have ended and its copies are confirmed.
@@ -340,56 +386,57 @@ module Backhop
         tag = @consumer.consumer_tag
         @connection.send_frame(AMQ::Protocol::Basic::Cancel.encode(@channel.id, tag, true))
         @channel.delete_recorded_consumer(tag) if @channel.respond_to?(:delete_recorded_consumer) # Bunny 3
+      rescue *Channels::LOST
+        nil # no consumer is left to cancel
       end
 
-      # Consumes on the same channel. If that is gone, leads to {#subscribe_again}.
+      # Consumes on the same channel. If that is gone, declares before, on another one.
       def consume_again
-        is_here = @channel.here? && @channel.work_pool.running? && !@is_cancelled
-        return @channel.basic_consume_with(@consumer) if is_here
+        is_here = @steps.is_consuming == 1 && @channel.here? && @channel.work_pool.running? && !@is_cancelled
+        return lose(Native::BH_LOSS_CONNECTION) unless is_here # the breaker cancelled the consumer, so it has no event
 
-        @is_cancelled = @is_emitted = true
+        @channel.basic_consume_with(@consumer)
       rescue *Channels::LOST => e
-        @is_cancelled = true
-        raise error(e)
+        @error = error(e)
+        @steps.failed(@error.status, Times.monotonic_ms)
       end
 
-      # Returns true if the consumer is gone and Bunny will not restore it. Bunny restores it after
-      # a lost connection.
-      def lost?
-        transport = @connection.transport
-        return false if Channels.recovering?(@connection) || !transport.open?
-        return came_back(transport) if @is_absent
-        return true if @is_cancelled || (@channel.closed? && transport.equal?(@transport))
+      # Reports a settled message, a lost consumer, or one that Bunny has restored.
+      def report
+        @steps.settled if @channel.take_settled
+        return if @steps.is_consuming.zero? && @looks.nil?
+        return follow_recovery unless @transport.equal?(@connection.transport) && @looks.nil?
+        return if @is_absent || !@transport.open?
 
-        if @channel.here?
-          came_back(transport)
-          @looks = 0
-        else
-          @looks += 1
+        if @is_cancelled
+          lose(Native::BH_LOSS_CONSUMER)
+        elsif @channel.closed? && !Channels.recovering?(@connection)
+          lose(Native::BH_LOSS_CHANNEL)
         end
-        @looks > RECOVERS
       end
 
-      # Notes the current connection. Returns false.
-      def came_back(transport)
-        is_other = !@transport.equal?(transport)
-        @transport = transport
-        emit_connected if state == :reconnecting || (@gate && is_other) # the breaker's state hides that
-        false
-      end
+      def lose(loss) = @steps.lost(loss, Times.monotonic_ms)
 
-      def subscribe_again
-        unless @is_emitted
-          error = Status.error((@is_cancelled ? ConsumerCancelledError : ChannelClosedError).status)
-          @retrier.emit(:cancelled, connection: "consume", error: error, count: 0)
+      # Follows Bunny's recovery of a lost connection. The event of the lost connection comes first.
+      def follow_recovery
+        lose(Native::BH_LOSS_CONNECTION)
+        @looks ||= 0
+        return if Channels.recovering?(@connection) || !@connection.transport.open? || @retrier.outdated?
+
+        if !@is_cancelled && (@is_absent || @channel.here?)
+          @transport = @connection.transport
+          @looks = nil
+          @steps.subscribed
+        elsif @is_cancelled || (@looks += 1) > RECOVERS
+          @looks = nil
         end
-        @is_emitted = true
+      end
+
+      def declare_again
         leave_channel
         @retrier.doubt
         @retrier.declare
-        @is_cancelled = @is_emitted = false
-        @looks = 0
-        begin_consuming
+        @is_cancelled = false
       end
 
       # Leaves the channel: held messages are settled first.

@@ -47,12 +47,7 @@ module Backhop
 
       # Hands a delivery to the pool, or holds it.
       def call(*delivery)
-        message = @retrier.arrived(*delivery)
-        return unless message
-        return @retrier.admit(message) && work(message) unless @gate
-
-        @gate.hold(message)
-        run
+        hand(@retrier.arrived(*delivery) { |message| call_again(message) })
       end
 
       # Looks for changes of the breaker, and for the return exchange, from now on.
@@ -62,6 +57,17 @@ module Backhop
       end
 
       private
+
+      # Hands over a message that waited for an earlier call of it.
+      def call_again(message) = hand(@retrier.look_up(message) { |again| call_again(again) })
+
+      def hand(message)
+        return unless message
+        return @retrier.admit(message) && work(message) unless @gate
+
+        @gate.hold(message)
+        run
+      end
 
       # Hands held messages to threads of the pool that are free.
       def run
