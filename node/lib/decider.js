@@ -17,6 +17,7 @@ const ID_BYTES = 16 // of random, for the id of a message that has none
  * messages that have it.
  */
 const DELIVERY_COUNT = 'x-delivery-count'
+const ID = 'backhop-id' // the header of an id, before the property message-id
 
 /**
  * Reads deliveries and makes plans, for one work queue.
@@ -90,6 +91,11 @@ class Decider {
     }, this.#identify)
   }
 
+  /** Returns the core's history of a message as it arrived. The next message overwrites it. */
+  arrived (history) {
+    return this.#hold(history)[1]
+  }
+
   /** Returns the core's history of a message. The next message overwrites it. */
   held (history) {
     return this.#identify(history)[1]
@@ -159,4 +165,4 @@ function copyOf (headers) {
   return headers instanceof Map ? new Map(headers) : headers && { ...headers }
 }
 
-module.exports = { DELIVERY_COUNT, Decider, checkServed }
+module.exports = { DELIVERY_COUNT, ID, Decider, checkServed }

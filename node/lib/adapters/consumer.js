@@ -1,15 +1,27 @@
 'use strict'
 // The consumers behind `retrier.consume`.
 
+const { randomBytes } = require('node:crypto')
 const { performance } = require('node:perf_hooks') // the global one is looked up at each use
 
-const { ChannelClosedError, ConsumerCancelledError, errorOf } = require('../errors')
+const c = require('../core')
+const { ChannelClosedError, ConsumerCancelledError, errorOf, made } = require('../errors')
 const { Health } = require('../health')
 const { stopping } = require('../message')
+const NATIVE = require('../native')
 const { textOf } = require('../outcomes')
 const { LONGEST_TIMER } = require('./publisher')
 
-const LASTED_MS = 10_000 // after a consumer that lasted so long the back-off begins anew
+const {
+  BH_LOSS_CONSUMER: LOSS_CONSUMER, BH_LOSS_CHANNEL: LOSS_CHANNEL, BH_LOSS_CONNECTION: LOSS_CONNECTION,
+  BH_SUBSCRIPTION_REST: REST, BH_SUBSCRIPTION_EMIT: EMIT, BH_SUBSCRIPTION_DECLARE: DECLARE,
+  BH_SUBSCRIPTION_CONSUME: CONSUME
+} = c
+const [KIND, EVENT, STATUS, DELAY, DUE] = [0, 1, 2, 3, 4] // of a step
+const RANDOM_BYTES = 8
+
+/** Returns milliseconds of a monotonic clock. */
+const now = () => Math.floor(performance.now())
 
 /** The result of `consume`. */
 class Consumption {
@@ -48,21 +60,27 @@ class Consumption {
 }
 
 /**
- * Subscribes again when its subscription ends, until it is cancelled or its connection is lost. A
- * client's own has
+ * Subscribes, and subscribes again when its subscription ends, until it is cancelled or its
+ * connection is lost. The core decides each step. A client's own has
  *
- *   _subscribe()      resolves when it consumes; calls _ended if the subscription ends later
+ *   _subscribe()      resolves when it consumes; calls _lost if the subscription ends later
  *   _unsubscribe()    resolves when nothing more is delivered
  *   lostError         why it can never subscribe again; undefined while it can
+ *
+ * It calls _settled for each message that it acknowledges or rejects.
  */
 class BaseConsumer {
   closed
   #close
   #retrier
   #stopping = stopping()
-  #failures = 0
-  #delay = 0 // ms, the last one
-  #since = 0
+  #subscription
+  #isExecuting = false
+  #isAttempting = false
+  #isNew = true // the retrier has declared the topology just before
+  #isFresh = true // the back-off began again, and nothing was lost since
+  #why = '' // the last text of the broker or the client
+  #error // of the last attempt
   #timer
   #cancelled
   #release = () => {} // ends the wait for the broker's answer
@@ -72,9 +90,12 @@ class BaseConsumer {
   constructor (retrier) {
     const { healths } = retrier._emitter
     this.#retrier = retrier
+    this.#subscription = made(c.bh_subscription_new(retrier._backOff[NATIVE], randomBytes(RANDOM_BYTES)))
     this.flow = retrier._flow(this)
     this.closed = new Promise(resolve => {
       this.#close = error => {
+        this.#subscription.stop()
+        clearTimeout(this.#timer)
         this.flow?.stop()
         this.flow?.giveBack()
         healths.delete(this.health)
@@ -95,18 +116,91 @@ class BaseConsumer {
 
   async open () {
     try {
-      await this._subscribe()
+      await this.#execute()
+      if (this.isCancelled) throw this.#error // its connection was lost
     } catch (error) {
       this.#stopping.abort()
       this.#close(error)
       throw error
     }
-    this._began()
+  }
+
+  // Steps of the subscription
+
+  #next () {
+    return this.#subscription.next(Number(!this.isCancelled && !this.flow?.isPaused), now())
+  }
+
+  /** Executes the steps that are due. Throws the error of the first attempt. */
+  async #execute () {
+    if (this.#isExecuting || this.#isAttempting) return
+    this.#isExecuting = true
+    try {
+      for (;;) {
+        const step = this.#next()
+        switch (step[KIND]) {
+          case EMIT: this.#emitStep(step); break
+          case DECLARE: await this.#attempt(() => this.#declare()); break
+          case CONSUME: await this.#attempt(() => this.#consume()); break
+          case REST: this.#setTimer(step[DUE]); return
+          default: throw this.#error
+        }
+      }
+    } finally {
+      this.#isExecuting = false
+    }
+  }
+
+  async #attempt (run) {
+    this.#isAttempting = true
+    try {
+      await run()
+    } catch (error) {
+      this.#error = error
+      this.#why = textOf(error)
+      this.#isFresh = false
+      this.#subscription.failed(error?.status ?? ChannelClosedError.status, now())
+    } finally {
+      this.#isAttempting = false
+    }
+  }
+
+  async #declare () {
+    if (!this.#isNew) await this.#retrier.declare()
+    this.#isNew = false
+    this.#subscription.declared()
+  }
+
+  /** Consumes, unless it was cancelled or its breaker has opened in the meantime. */
+  async #consume () {
+    await this._subscribe()
+    this.#subscription.subscribed()
+    if (this.isCancelled || this.flow?.isPaused) this._unsubscribe()
+  }
+
+  /** Executes steps again at `due`, in ms of the monotonic clock; never if it is negative. */
+  #setTimer (due) {
+    clearTimeout(this.#timer)
+    if (due < 0) return
+    this.#timer = setTimeout(() => this.#execute(), Math.min(Math.max(due - now(), 0), LONGEST_TIMER))
+  }
+
+  #emitStep (step) {
+    const [status, delay] = [step[STATUS], step[DELAY]]
+    if (step[EVENT] === c.BH_EVENT_CONNECTED) {
+      if (!this.flow?.isPaused) this.#emitConnected()
+      return
+    }
+    const cause = this.#why
+    let error = this.#error
+    if (step[EVENT] === c.BH_EVENT_CANCELLED) {
+      error = status === ConsumerCancelledError.status ? errorOf(status) : new ChannelClosedError(cause)
+    }
+    this.#emit(c.bh_event_name(step[EVENT]), () => ({ cause, connection: 'consume', error, delay }))
   }
 
   /** Emits that the broker has confirmed the consumer. */
-  _began () {
-    this.#since = performance.now()
+  #emitConnected () {
     this.#emit('connected', () => ({ connection: 'consume' }))
     this.flow?.look()
   }
@@ -115,56 +209,59 @@ class BaseConsumer {
     this.#retrier._emitter.emit(name, fieldsOf, { healths: [this.health] })
   }
 
-  /**
-   * Subscribes again after a delay.
-   *
-   * why: the text of the broker or the client; "" if the broker cancelled the consumer
-   * error: why the last try to subscribe failed; undefined if a subscription has ended
-   */
-  _ended (why = '', error) {
-    if (this.isCancelled || this.#timer) return
+  // Reports to the subscription
+
+  /** Records that the consumer, its channel or its connection is lost. why: the text of the broker or the client */
+  _lost (loss, why = '') {
+    if (this.isCancelled) return
     const { lostError } = this
     if (lostError) {
       this.#stopping.abort()
       this.#close(lostError)
       return
     }
-    if (performance.now() - this.#since > LASTED_MS) this.#failures = this.#delay = 0
-    const delay = this.#retrier._backOff.delay(++this.#failures, { previous: this.#delay, random: Math.random() })
-    this.#delay = delay
-    const ended = why ? new ChannelClosedError(why) : errorOf(ConsumerCancelledError.status)
-    this.#emit(error ? 'unavailable' : 'cancelled', () => ({
-      cause: why, connection: 'consume', error: error ?? ended, delay
-    }))
-    this.#timer = setTimeout(() => this.#resubscribe(), Math.min(delay, LONGEST_TIMER))
+    this.#why = why
+    this.#isFresh = false
+    this.#subscription.lost(loss, now())
+    this.#execute()
   }
 
-  async #resubscribe () {
-    try {
-      await this.#retrier.declare()
-      if (this.isCancelled) return
-      if (!this.flow?.isPaused) {
-        await this._subscribe()
-        this.#timer = undefined
-        if (this.isCancelled || this.flow?.isPaused) await this._unsubscribe()
-        else this._began()
-      }
-      this.#timer = undefined
-    } catch (error) {
-      this.#timer = undefined
-      this._ended(textOf(error), error)
-    }
+  /** Records that the client has lost its connection, and has consumed again by itself. */
+  _cameBack () {
+    this.#isFresh = false
+    this.#subscription.lost(LOSS_CONNECTION, now())
+    this.#subscription.subscribed()
+    this.#execute()
+  }
+
+  /** Records that a message was acknowledged or rejected. */
+  _settled = () => {
+    if (this.#isFresh) return
+    this.#isFresh = true
+    this.#subscription.settled()
   }
 
   // Steps of a flow
 
   pause () {
-    if (!this.isCancelled && !this.#timer) this._unsubscribe()
+    if (!this.isCancelled && !this.#isAttempting) this._unsubscribe()
   }
 
-  /** Subscribes again, unless a try to subscribe is due already. */
-  resume () {
-    if (!this.isCancelled && !this.#timer) this.#timer = setTimeout(() => this.#resubscribe(), 0)
+  /** Consumes again after a pause, unless it was lost in the meantime: then the subscription decides. */
+  async resume () {
+    if (this.#isAttempting) return
+    const isPaused = () => this.isCancelled || this.flow.isPaused
+    let isAgain = false
+    while (!isAgain && !isPaused() && this.#subscription.is_consuming()) {
+      await this.#attempt(async () => {
+        await this.#retrier.declare()
+        if (isPaused()) return
+        await this.#consume()
+        isAgain = true
+      })
+    }
+    if (isAgain && !isPaused()) this.#emitConnected()
+    await this.#execute()
   }
 
   cancel () {
@@ -189,10 +286,11 @@ class BaseConsumer {
     if (this.isCancelled) return // it is lost
     this.#stopping.abort()
     this.flow?.stop()
+    this.#subscription.stop()
     clearTimeout(this.#timer)
-    if (!this.#timer) await this._unsubscribe()
+    if (!this.#isAttempting) await this._unsubscribe()
     this.#close()
   }
 }
 
-module.exports = { BaseConsumer, Consumption }
+module.exports = { BaseConsumer, Consumption, LOSS_CHANNEL, LOSS_CONNECTION, LOSS_CONSUMER }

@@ -5,10 +5,12 @@ const { performance } = require('node:perf_hooks') // the global one is looked u
 
 const { Call } = require('../calls')
 const { finished } = require('../finished')
-const { idOf } = require('../message')
+const { Message, idOf } = require('../message')
+const { ORIGINAL } = require('./original')
 const { Scheduler } = require('./scheduler')
 
 const LEAST_HEARTBEAT = 1000 // ms
+const [CALLS, WAITS, SETTLED] = ['calls', 'waits', 'settled'] // what to do with a message that arrived
 
 class Handling {
   count = 0 // deliveries in hand; held messages do not count
@@ -18,15 +20,18 @@ class Handling {
   #ended = new Scheduler() // many handlers may wait for one thing, and end at once
   #idle = [] // resolve functions of drains that wait for handlers
   #draining = new Set() // calls of handlers that have begun a drain
+  #waiting = new Set() // messages that wait for an earlier call: functions that give them back
 
   /**
    * retrier: has
    *
-   *   settles(message)        whether it settled the message without the handler
+   *   enter(message, again)   returns CALLS; SETTLED if it settled the message without the handler; or WAITS,
+   *                           and calls again() when an earlier call of the message has ended
    *   permits(message)        whether the handler may be called; if not, it settled the message
    *   begin(message, permit)  the handler gets the message; `permit` of a flow, or undefined
    *   call(message, handle)   calls the handler
-   *   succeed(message), fail(message, thrown), refused(error, message)
+   *   succeed(message), fail(message, thrown), refused(error, message), giveBack(message)
+   *   ended(message)          after these, or if no handler got the message
    */
   constructor (retrier) {
     this.#retrier = retrier
@@ -45,25 +50,63 @@ class Handling {
   }
 
   #arrive (read, handle, flow, resolve) {
+    let message
     const end = () => {
       this.count--
+      if (message) this.#retrier.ended(message)
       this.#ifIdle()
       resolve()
     }
-    let message
     try {
       message = read()
-      if (this.#retrier.settles(message)) {
-        end()
-        return
-      }
     } catch (error) {
-      this.#retrier.refused(error, message)
+      this.#retrier.refused(error)
       end()
       return
     }
-    if (flow) this.#hold(message, handle, flow, end, resolve)
-    else this.#handleNow(message, handle, end)
+    this.#enter(message, handle, flow, end, resolve)
+  }
+
+  #enter (message, handle, flow, end, resolve, hasWaited = false) {
+    let step
+    const again = () => {
+      if (!this.#waiting.delete(giveBack)) return
+      this.count++
+      this.#arrived.add(() => {
+        if (message[ORIGINAL].isOpen) this.#enter(message, handle, flow, end, resolve, true)
+        else end() // the broker delivers it again
+      })
+    }
+    const giveBack = () => {
+      this.#retrier.giveBack(message)
+      resolve()
+    }
+    try {
+      step = this.#retrier.enter(message, again)
+    } catch (error) {
+      this.#retrier.refused(error, message)
+      step = SETTLED
+    }
+    if (step === SETTLED) {
+      end()
+    } else if (step === WAITS) {
+      this.count--
+      this.#waiting.add(giveBack)
+      this.#ifIdle()
+    } else if (hasWaited && Message.read(message, 'signal').aborted) { // its consumer has stopped in the meantime
+      this.#retrier.giveBack(message)
+      end()
+    } else if (flow) {
+      this.#hold(message, handle, flow, end, resolve)
+    } else {
+      this.#handleNow(message, handle, end)
+    }
+  }
+
+  /** Gives the messages back that wait for an earlier call. */
+  giveBack () {
+    for (const giveBack of this.#waiting) giveBack()
+    this.#waiting.clear()
   }
 
   /** Hands a message to the handler when the breaker permits it. A drain does not wait for it. */
@@ -76,7 +119,11 @@ class Handling {
         flow.ended()
       }, permit)
     }
-    flow.hold({ message, run, end: resolve })
+    const drop = () => {
+      this.#retrier.ended(message)
+      resolve()
+    }
+    flow.hold({ message, run, end: drop })
     this.#ifIdle()
   }
 
@@ -177,4 +224,4 @@ class Handling {
   }
 }
 
-module.exports = { Handling }
+module.exports = { CALLS, Handling, SETTLED, WAITS }

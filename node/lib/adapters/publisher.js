@@ -28,6 +28,7 @@ const NATIVE = require('../native')
 const { textOf } = require('../outcomes')
 const { ACTION_NUMBERS } = require('../plan')
 const { Policy } = require('../policy')
+const earlier = require('./earlier')
 const { BUDGET_MS } = require('./scheduler')
 
 const LONGEST_TIMER = 2 ** 31 - 1 // ms; a longer timer ends at once
@@ -41,6 +42,7 @@ const {
 const [ENTRY, CHANNEL, TAG, EVENT, STATUS, DELAY, COUNT, DUE] = [0, 1, 2, 3, 4, 5, 6, 7] // of a step
 const NAMES = Array.from({ length: c.BH_EVENT_LAST }, (_, kind) => c.bh_event_name(kind))
 const SAFE = new Set(['retried', 'deferred', 'parked', 'replayed'])
+const IN_FLIGHT = new Set([c.BH_STATE_SENT, c.BH_STATE_CONFIRMED])
 const SETTLES = new Map([[ACK, 'ack'], [NACK, 'reject'], [REJECT, 'return'], [GIVE_BACK, 'back']])
 
 /** Returns milliseconds of a monotonic clock. */
@@ -131,6 +133,7 @@ class Publisher {
   publish (copy) {
     if (!this.#connection.isOpen) { // the broker delivers the original again
       copy.replayed?.(replayError(ConnectionFailedError.status))
+      earlier.end(copy.original, 'none')
       return
     }
     const { original, action, rung, id, exchange, routingKey } = copy
@@ -181,7 +184,10 @@ class Publisher {
       const error = new ConnectionFailedError(reason)
       this.#emitter.emit('disconnected', () => ({ cause: reason, error, count, ...held }))
     }
-    for (const { replayed } of dropped) replayed?.(replayError(ConnectionFailedError.status, reason))
+    for (const { original, replayed } of dropped) {
+      replayed?.(replayError(ConnectionFailedError.status, reason))
+      earlier.end(original, 'none')
+    }
     this.#settled()
   }
 
@@ -224,20 +230,35 @@ class Publisher {
     return this.#declaring.makesRungs ? rung : 0
   }
 
-  /** Forgets the deliveries of closed channels: the broker delivers them again. */
+  /**
+   * Forgets the deliveries of closed channels, as the broker delivers them again. A copy in flight is
+   * waited for: if the broker confirms it, the next delivery of its original needs no call.
+   */
   #forgetClosed () {
     for (const { number, original } of this.#numbers.values()) {
-      if (original.isOpen) continue
-      const key = original.channel
-      this.#channels.delete(key)
+      if (original.isOpen || this.#isAwaited(original.channel)) continue
+      this.#channels.delete(original.channel)
       this.#numbers.delete(number)
       this.#ledger.close_channel(number)
-      for (const [entry, copy] of this.#copies) {
-        if (copy.original.channel !== key) continue
-        this.#copies.delete(entry)
-        copy.replayed?.(new ConnectionFailedError('the channel of the parked message was closed'))
-      }
     }
+  }
+
+  /** Forgets the copies of a closed channel that are not in flight. Returns whether there are others. */
+  #isAwaited (channel) {
+    let isAwaited = false
+    for (const [entry, copy] of this.#copies) {
+      const { original, replayed } = copy
+      if (original.channel !== channel) continue
+      if (!replayed && IN_FLIGHT.has(this.#ledger.state(entry))) {
+        isAwaited = true
+        continue
+      }
+      this.#copies.delete(entry)
+      this.#giveBack(entry)
+      replayed?.(new ConnectionFailedError('the channel of the parked message was closed'))
+      earlier.end(original, 'none')
+    }
+    return isAwaited
   }
 
   // --- Steps -------------------------------------------------------------------------------------
@@ -338,6 +359,7 @@ class Publisher {
       } else {
         this.#copies.delete(entry)
         this.#ledger.abandon(entry, now())
+        earlier.end(copy.original, 'none')
         this.#emitter.refused(copy.id, error)
       }
       return
@@ -391,8 +413,12 @@ class Publisher {
     if (SAFE.has(name)) {
       this.#copies.delete(entry)
       this.#emitSafe(name, copy)
+      earlier.end(copy.original, copy.action)
     } else {
-      if (name === 'refused') this.#copies.delete(entry)
+      if (name === 'refused') {
+        this.#copies.delete(entry)
+        earlier.end(copy.original, 'none')
+      }
       this.#emitFailed(name, entry, copy, this.#step[STATUS], this.#step[DELAY])
     }
   }

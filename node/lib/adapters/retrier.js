@@ -13,8 +13,11 @@
 //
 //   connection, channel, tag   where the delivery came by
 //   isOpen                     whether the channel is open, so that the delivery can be settled
-//   isLost                     whether the broker cancelled its consumer, and may have requeued it
+//   unknownAcks                how many of the channel's last acknowledgements the broker may not have, once it is
+//                              closed
+//   call                       the number of the delivery's call while it runs, see earlier.js; 0 or undefined: none
 //   content                    the body as it arrived
+//   hasId                      whether the message has an id
 //   isCounted                  whether the message has the header that the poison guard reads
 //   incoming                   the client's message
 //   settle(action)             ack, reject (basic.nack, no requeue), return (basic.reject, requeue)
@@ -35,16 +38,17 @@ const { TRACE } = require('../observe/observer')
 const { finished } = require('../finished')
 const { handler, instance, numberOf, only, pick, refuse, whole } = require('../checks')
 const { OK, RELEASED, classOf, isAbort, policiesOf } = require('../outcomes')
+const { ACTION_NUMBERS } = require('../plan')
 const { Policy } = require('../policy')
 const { milliseconds } = require('../times')
 const { TOPOLOGY, topologyOf } = require('../topology')
 const { Consumption } = require('./consumer')
+const earlier = require('./earlier')
 const { Gate } = require('./gate')
-const { Handling } = require('./handling')
+const { CALLS, Handling, SETTLED: IS_SETTLED, WAITS } = require('./handling')
 const { ORIGINAL } = require('./original')
 const { BACK_OFF, Copy, LONGEST_TIMER, Publisher } = require('./publisher')
 const { replay, replayOwnUnroutable } = require('./replay')
-const successes = require('./successes')
 const { Watch } = require('./watch')
 
 const DECIDER = ['never', 'only', 'policies', 'legacyCounter', 'waitQueues', 'clock', 'random']
@@ -79,13 +83,15 @@ class BaseRetrier {
   })
 
   #handling = new Handling({
-    settles: message => this.#settlesEarly(message),
+    enter: (message, again) => this.#enter(message, again),
     permits: message => this.#isPermitted(message),
     begin: (message, permit) => this.#begin(message, permit),
     call: (message, handle) => this.#emitter.handle(message, handle),
     succeed: message => this.#succeed(message),
     fail: (message, thrown) => this._fail(message, thrown),
-    refused: (error, message) => this._refused(error, message)
+    refused: (error, message) => this._refused(error, message),
+    giveBack: message => this.#giveBack(message),
+    ended: message => this.#ended(message)
   })
 
   constructor (options) {
@@ -207,17 +213,54 @@ class BaseRetrier {
     return this.#handling.handle(read, handle, flow)
   }
 
-  /** Settles a message that no handler needs: it succeeded before, or is poison. Returns whether it did. */
-  #settlesEarly (message) {
-    const { content, isCounted } = message[ORIGINAL]
-    if (successes.take(message, content)) {
+  /** See Handling. Settles a message that no handler needs: an earlier call of it has ended, or it is poison. */
+  #enter (message, again) {
+    const [kind, call, action] = this.#lookUp(message)
+    if (kind === earlier.WAIT) {
+      earlier.wait(call, again)
+      return WAITS
+    }
+    if (kind === earlier.ACK) {
+      this.#acknowledge(message, action)
+      return IS_SETTLED
+    }
+    const poison = message[ORIGINAL].isCounted ? this.#decider.guard(message.history) : undefined
+    if (poison) this.#execute(message, poison, { errorText: errorTextOf(poison) })
+    return poison ? IS_SETTLED : CALLS
+  }
+
+  /** Looks up the earlier calls of a message, see earlier.js. */
+  #lookUp (message) {
+    const original = message[ORIGINAL]
+    const { queue, redelivered } = message
+    if (!original.hasId) return earlier.NEW
+    let history
+    try {
+      history = this.#decider.arrived(message.history)
+    } catch (error) { // it cannot be read
+      if (redelivered) throw error
+      return earlier.NEW
+    }
+    return earlier.arrive(original, history, queue, redelivered)
+  }
+
+  /** Acknowledges a message whose earlier delivery was settled by this action of the core. */
+  #acknowledge (message, action) {
+    if (action === ACTION_NUMBERS.ack) {
       this._begins(message)
       this.#succeed(message)
-      return true
+      return
     }
-    const poison = isCounted ? this.#decider.guard(message.history) : undefined
-    if (poison) this.#execute(message, poison, { errorText: errorTextOf(poison) })
-    return poison !== undefined
+    const original = message[ORIGINAL]
+    debug('an earlier delivery of the message %s was settled: this one is acknowledged', idOf(message))
+    original.settle('ack')
+    original.incoming[SETTLED] = true
+  }
+
+  /** Ends the call of a message whose handler has ended, or got no call, unless its copy does so. */
+  #ended (message) {
+    const original = message[ORIGINAL]
+    if (!original.incoming[SETTLED]) earlier.end(original, 'none')
   }
 
   /** Returns whether the handler may be called. If not, the message is settled. */
@@ -283,11 +326,12 @@ class BaseRetrier {
   #succeed (message) {
     this.#gate.record(message, OK)
     const original = message[ORIGINAL]
-    if (!original.incoming[SETTLED] && (!original.isOpen || original.isLost)) successes.keep(message, original.content)
-    if (!this.#canSettle(message)) return
-    if (this.#emitter.isObserved) this.#ends('succeeded', message)
-    original.settle('ack')
-    original.incoming[SETTLED] = true
+    if (this.#canSettle(message)) {
+      if (this.#emitter.isObserved) this.#ends('succeeded', message)
+      original.settle('ack')
+      original.incoming[SETTLED] = true
+    }
+    earlier.end(original, 'ack')
   }
 
   /** Settles a message whose handler threw. `thrown` may be any value. */
@@ -321,9 +365,11 @@ class BaseRetrier {
 
   #giveBack (message) {
     const original = message[ORIGINAL]
-    if (!original.isOpen) return // the broker delivers it again
-    this.#publisher(original.connection).giveBack(original)
-    original.incoming[SETTLED] = true
+    if (original.isOpen) { // otherwise the broker delivers it again
+      this.#publisher(original.connection).giveBack(original)
+      original.incoming[SETTLED] = true
+    }
+    earlier.end(original, 'none')
   }
 
   /** Lets a message wait without an attempt: no handler got it, as the breaker is open. */
@@ -363,6 +409,7 @@ class BaseRetrier {
     const original = message[ORIGINAL]
     this.#publisher(original.connection).abandon(original)
     original.incoming[SETTLED] = true
+    earlier.end(original, 'none')
   }
 
   /** Returns whether a message can still be settled. Emits `stale` if its channel is closed. */
@@ -378,9 +425,13 @@ class BaseRetrier {
 
   #execute (message, plan, failure) {
     const original = message[ORIGINAL]
-    if (plan.action === 'drop') original.settle('ack')
-    else this.#publisher(original.connection).publish(copyOf(message, plan, { failure }))
     original.incoming[SETTLED] = true
+    if (plan.action === 'drop') {
+      original.settle('ack')
+      earlier.end(original, 'drop')
+    } else {
+      this.#publisher(original.connection).publish(copyOf(message, plan, { failure }))
+    }
   }
 
   /** Emits events of a connection from now on. */
@@ -454,6 +505,8 @@ class BaseRetrier {
       await this.#handling.idle()
       for (const publisher of this.#publishers.values()) await publisher.idle()
     }
+    this.#handling.giveBack()
+    for (const publisher of this.#publishers.values()) await publisher.idle()
     await this._flush(this.#handling.count === 0)
     for (const publisher of this.#publishers.values()) publisher.close()
   }

@@ -278,7 +278,7 @@ describe('an edge', NEEDS_BROKER, () => {
     })
   }
 
-  it('F2: a message whose handler is slower than the consumer timeout is called no more after its success', {
+  it('F2, F4-3: a message whose handler is slower than the consumer timeout is not called beside it, nor after its success', {
     ...NEEDS_CTL, long: true, real: true
   }, async () => {
     const set = (timeout, tick) => {
@@ -288,21 +288,207 @@ describe('an edge', NEEDS_BROKER, () => {
     const quorum = await broker.queue({ 'x-queue-type': 'quorum' })
     set(3000, 500)
     try {
-      const calls = []
-      const events = []
-      const deliveries = () => events.filter(({ name, id }) => name === 'delivered' && id === 'slow').length
+      const { calls, events, again, connections } = watching()
       await consuming(Amqplib, async ({ body }) => {
-        const later = calls.push(String(body)) + 1
-        if (String(body) === 'slow') await until(() => deliveries() >= later, 'it is delivered again')
-      }, { queue: quorum, onEvent: event => events.push(event) })
+        calls.push(String(body))
+        if (String(body) === 'slow') await until(() => calls.includes('later'), 'it is delivered again')
+      }, { queue: quorum, ...again })
       await broker.publish('slow', quorum, { messageId: 'slow' })
-      await until(() => deliveries() === 3, () => events.join('\n'))
+      await until(() => connections() === 2, () => events.join('\n'))
+      await broker.publish('later', quorum, { messageId: 'later' })
+      await until(() => events.filter(({ name, id }) => name === 'succeeded' && id === 'slow').length, () => events.join('\n'))
       await broker.publish('next', quorum, { messageId: 'next' })
       await until(() => calls.includes('next'), () => events.join('\n'))
-      assert.deepEqual(calls, ['slow', 'slow', 'next'])
+      assert.deepEqual(calls, ['slow', 'later', 'next'])
     } finally {
       set(1800000, 60000)
     }
+  })
+
+  /** Returns what a test of lost channels looks at, and options of its consumer: `again`. */
+  function watching () {
+    const events = []
+    const backOff = new Policy({ kind: 'fixed', initial: 100, jitter: 'none' })
+    return {
+      calls: [],
+      events,
+      again: { backOff, onEvent: event => events.push(event) },
+      connections: () => events.filter(({ name }) => name === 'connected').length
+    }
+  }
+
+  /** Has the broker close the channel of a consumer, as a second acknowledgement does. message: one of the consumer's */
+  function breakChannel ({ connection }, { incoming }) {
+    if (incoming) { // of node-amqp
+      for (let i = 0; i < 2; i++) incoming.acknowledge()
+      return
+    }
+    const own = connection.connection.channels.find(entry => entry?.channel.consumers?.size)
+    own.channel.ack({ fields: { deliveryTag: 4711 } })
+  }
+
+  for (const Consumer of [Amqplib, NodeAmqp]) {
+    const needs = { long: Consumer !== Amqplib }
+
+    /** Publishes one more message when the broker has delivered the others again, and resolves when it was handled. */
+    async function returned ({ calls, events, connections }) {
+      await until(() => connections() === 2, () => events.join('\n'))
+      await broker.publish('last', queue, { messageId: 'last' })
+      await until(() => calls.includes('last'), () => events.join('\n'))
+    }
+
+    /** Begins a consumer of five messages. A sixth one can break the channel. */
+    async function breaking (handle) {
+      const watched = watching()
+      const { calls, again } = watched
+      let breaker
+      const carrier = await consuming(Consumer, async message => {
+        const body = String(message.body)
+        if (body === 'breaks') {
+          breaker = message
+          await watched.broken
+          return
+        }
+        if (body === 'first') throw new Error('507 queue is full')
+        calls.push(body)
+        if (body !== 'last') await handle(message, watched)
+      }, again)
+      watched.broken = new Promise(resolve => {
+        watched.break = () => {
+          breakChannel(carrier, breaker)
+          resolve()
+        }
+      })
+      for (const id of ['breaks', 'm0', 'm1', 'm2', 'm3', 'm4']) await broker.publish(id, queue, { messageId: id })
+      await until(() => breaker && calls.length === 5, 'all are in hand')
+      watched.carrier = carrier
+      return watched
+    }
+
+    for (const [when, name, countOf] of [['is in flight', 'failed', 5], ['was confirmed', 'retried', 1]]) {
+      it(`R4-2: a message over ${Consumer.name} whose copy ${when} when its channel was lost has one line of retries`, needs, async () => {
+        let fail
+        let count = countOf
+        const fails = new Promise((resolve, reject) => { fail = reject })
+        fails.catch(() => {})
+        const watched = await breaking(() => fails)
+        const { calls, events } = watched
+        const { push } = events
+        events.push = event => { // in the turn of this event, before any acknowledgement
+          push.call(events, event)
+          if (event.name === name && event.id !== 'first' && --count === 0) watched.break()
+        }
+        await broker.publish('first', queue, { messageId: 'first' })
+        await until(() => events.some(each => each.name === 'retried'), 'the channel that publishes is open')
+        fail(new Error('507 queue is full'))
+        await returned(watched)
+        assert.deepEqual((await broker.bodies(`${queue}.parked`, 6)).sort(), ['first', 'm0', 'm1', 'm2', 'm3', 'm4'])
+        await watched.carrier.stop()
+        assert.deepEqual(await broker.all(`${queue}.parked`), [])
+        const copies = events.filter(each => each.name === 'retried' && each.id !== 'first').map(String)
+        assert.deepEqual([copies.length, new Set(copies).size], [10, 10], events.join('\n'))
+        if (name === 'failed') return // a copy that was not sent yet is made again, by another call
+        const copied = events.find(each => each.name === name && each.id !== 'first').id
+        assert.equal(calls.filter(each => each === copied).length, 3, events.join('\n'))
+      })
+    }
+
+    it(`F4-3: a delivery over ${Consumer.name} waits for the call of an earlier one that succeeds`, needs, async () => {
+      let release
+      const released = new Promise(resolve => { release = resolve })
+      const watched = await breaking(() => released)
+      watched.break()
+      await returned(watched)
+      release()
+      await watched.carrier.stop()
+      await broker.holds(queue, 0)
+      assert.deepEqual(watched.calls.sort(), ['last', 'm0', 'm1', 'm2', 'm3', 'm4'])
+    })
+
+    it(`F4-3: a delivery over ${Consumer.name} that waits is called if the earlier one fails without a copy`, needs, async () => {
+      let fail
+      const fails = new Promise((resolve, reject) => { fail = reject })
+      fails.catch(() => {})
+      const watched = await breaking((message, { calls }) => calls.includes('last') ? undefined : fails)
+      watched.break()
+      await returned(watched)
+      fail(new Error('507 queue is full'))
+      await until(() => watched.calls.length === 11, () => watched.calls.join(' '))
+      await watched.carrier.stop()
+      await broker.holds(queue, 0)
+      assert.equal(watched.events.filter(({ name }) => name === 'retried').length, 0)
+    })
+
+    it(`P4-16: messages over ${Consumer.name} whose acknowledgements were lost are called no more`, needs, async () => {
+      let release
+      const released = new Promise(resolve => { release = resolve })
+      const watched = await breaking(() => released)
+      watched.break() // the channel is open for the client, and its acknowledgements come too late
+      release()
+      await returned(watched)
+      await watched.carrier.stop()
+      await broker.holds(queue, 0)
+      assert.deepEqual(watched.calls.sort(), ['last', 'm0', 'm1', 'm2', 'm3', 'm4'])
+    })
+
+    it(`house 2.1: a consumer over ${Consumer.name} that is cancelled at once consumes as its back-off says`, {
+      long: true
+    }, async () => {
+      let passed = 0 // ms: each consumer lasts for a minute
+      const { now } = performance
+      mock.method(performance, 'now', () => now.call(performance) + passed)
+      closing.push(() => mock.restoreAll())
+      const work = `${queue}.work`
+      closing.push(() => broker.channel.deleteQueue(work))
+      const events = []
+      const delays = () => events.filter(({ name }) => name === 'cancelled').map(({ delay }) => delay)
+      const consumed = () => events.filter(({ name }) => name === 'connected').length
+      let seen = 0
+      const backOff = new Policy({ initial: 10, factor: 2, jitter: 'none' })
+      await consuming(Consumer, () => { seen++ }, { queue: work, workQueue: 'classic', backOff, onEvent: event => events.push(event) })
+      for (let count = 1; count <= 4; count++) {
+        await until(() => consumed() === count, () => events.join('\n'))
+        passed += 60_000
+        await broker.channel.deleteQueue(work)
+        await until(() => delays().length === count, () => events.join('\n'))
+      }
+      assert.deepEqual(delays(), [10, 20, 40, 80])
+      await until(() => consumed() === 5, () => events.join('\n'))
+      await broker.publish('x', work)
+      await until(() => seen === 1, 'a message is settled')
+      await broker.holds(work, 0)
+      await broker.channel.deleteQueue(work)
+      await until(() => delays().length === 5, () => events.join('\n'))
+      assert.equal(delays()[4], 10)
+      assert.deepEqual(events.filter(({ name }) => name === 'unavailable').map(String), [])
+    })
+  }
+
+  it('F4-3, P4-16: a wrapped handler is called once for a message whose channel was lost', async () => {
+    const [first, second] = [await channelOf(), await channelOf()]
+    first.on('error', () => {})
+    const retrier = await Retrier.declare(first, options)
+    const calls = []
+    const ends = {}
+    const handle = ({ body }) => {
+      calls.push(String(body))
+      if (String(body) !== 'last') return new Promise(resolve => { ends[body] = resolve })
+    }
+    await first.consume(queue, retrier.wrap(handle))
+    for (const id of ['slow', 'quick']) await broker.publish(id, queue, { messageId: id })
+    await until(() => calls.length === 2, 'both are in hand')
+    const isClosed = new Promise(resolve => first.once('close', resolve))
+    first.ack({ fields: { deliveryTag: 4711 } }) // the broker closes the channel
+    ends.quick()
+    await isClosed
+    await second.consume(queue, retrier.wrap(handle, { channel: second }))
+    await broker.publish('last', queue)
+    await until(() => calls.includes('last'), 'all is delivered again')
+    ends.slow()
+    await retrier.drain()
+    await second.close()
+    await broker.holds(queue, 0)
+    assert.deepEqual(calls, ['slow', 'quick', 'last'])
   })
 
   /** Returns the binding of the work queue to the return exchange. */

@@ -82,7 +82,7 @@ class Connection {
   isOpen = true
   isBlocked = false // node-amqp keeps its own flag beyond the connection
   reason // the error that closed the connection
-  #isOrderly = false
+  isOrderly = false // whether the application closed it
   #client
   #watchers = new Set()
   #channels = new Set()
@@ -120,7 +120,7 @@ class Connection {
     this.isOpen = false
     this.reason ??= error instanceof Error ? error : new Error('it was closed')
     for (const channel of this.#channels) channel.lose(this.reason)
-    for (const watcher of this.#watchers) watcher.lost(this.reason.message, this.#isOrderly)
+    for (const watcher of this.#watchers) watcher.lost(this.reason.message, this.isOrderly)
     this.#watchers.clear()
   }
 
@@ -150,7 +150,7 @@ class Connection {
       const text = payload.toString('utf8', 7, 7 + payload[6])
       this.reason = Object.assign(new Error(text), { code })
     }
-    if (method === CONNECTION_CLOSE_OK) this.#isOrderly = true
+    if (method === CONNECTION_CLOSE_OK) this.isOrderly = true
     const channel = this.#client.channels[number]
     if (method !== BASIC_NACK || !(channel instanceof ClientChannel)) return false
     channel.emit('basicNack', { deliveryTag: payload.subarray(4, 12), multiple: Boolean(payload[12] & 1) })

@@ -2,7 +2,8 @@
 // The consumer behind `retrier.consume`.
 
 const { ConnectionFailedError } = require('../../errors')
-const { BaseConsumer } = require('../consumer')
+const { BaseConsumer, LOSS_CHANNEL, LOSS_CONSUMER } = require('../consumer')
+const { UNKNOWN_ACKS } = require('./message')
 
 const ARGUMENTS = { 'x-priority': 0 } // a stream refuses them: BH_CONSUME_ARGUMENT of declaring.h
 
@@ -28,7 +29,7 @@ class Consumer extends BaseConsumer {
       if (this.#tag !== oldConsumerTag) return
       this.#tag = consumerTag
       if (this.flow?.isPaused) this.pause()
-      else this._began()
+      else this._cameBack()
     }
     client.on('tag.change', follow)
     this.closed.then(() => client.off('tag.change', follow))
@@ -65,13 +66,16 @@ class Consumer extends BaseConsumer {
       queue.on('close', () => {
         if (queue !== this.#queue) return
         this.#queue = undefined
-        this._ended(why)
+        this._lost(why ? LOSS_CHANNEL : LOSS_CONSUMER, why)
       })
     })
   }
 
   #consume (queue, resolve) {
-    const listener = this.#retrier._listener(this.signal, this.#handle, this.flow)
+    queue[UNKNOWN_ACKS] = 2 * this.#prefetch // as the broker sends no more before it has the others
+    const listener = this.#retrier._listener({
+      signal: this.signal, handle: this.#handle, flow: this.flow, settled: this._settled
+    })
     subscribe(queue, { ack: true, prefetchCount: this.#prefetch }, listener).addCallback(({ consumerTag }) => {
       this.#queue = queue
       this.#tag = consumerTag

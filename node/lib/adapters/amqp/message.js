@@ -1,14 +1,20 @@
 'use strict'
 // A delivery of node-amqp's: as the retrier settles it, and as a handler sees it.
 
-const { DELIVERY_COUNT } = require('../../decider')
+const { DELIVERY_COUNT, ID } = require('../../decider')
 const { Message: BaseMessage } = require('../../message')
 const { debug } = require('../../log')
+const { MOST } = require('../earlier')
 const { ORIGINAL } = require('../retrier')
 const { encode, numberOf } = require('./properties')
 
+/** The key under which a queue of node-amqp has the number of its acknowledgements that the broker may not have. */
+const UNKNOWN_ACKS = Symbol('unknownAcks')
+
 /** A delivery to settle on the channel and the connection that it came by, and on no other. */
 class Original {
+  call = 0
+
   constructor (connection, decoded, content) {
     this.connection = connection
     this.decoded = decoded
@@ -31,7 +37,7 @@ class Original {
 
 /** A delivery of a queue that the application or the retrier subscribed to. */
 class SubscribedOriginal extends Original {
-  /** settled: called when it is settled; undefined if the application consumes */
+  /** settled: called with the action when it is settled; undefined if the application consumes */
   constructor (connection, decoded, content, incoming, settled) {
     super(connection, decoded, content)
     this.incoming = incoming
@@ -40,7 +46,19 @@ class SubscribedOriginal extends Original {
 
   /** True if the message has the header that the poison guard reads. */
   get isCounted () {
-    return this.decoded.entries.some(({ name }) => name === DELIVERY_COUNT)
+    return this.#has(DELIVERY_COUNT)
+  }
+
+  get hasId () {
+    return this.decoded.properties.messageId !== undefined || this.#has(ID)
+  }
+
+  #has (header) {
+    return this.decoded.entries.some(({ name }) => name === header)
+  }
+
+  get unknownAcks () {
+    return this.connection.isOrderly ? 0 : this.incoming.queue[UNKNOWN_ACKS] ?? MOST
   }
 
   /** An object that stands for the channel. */
@@ -63,7 +81,7 @@ class SubscribedOriginal extends Original {
   send (action) {
     if (action === 'ack') this.incoming.acknowledge()
     else this.incoming.reject(action !== 'reject')
-    this.settled?.()
+    this.settled?.(action)
   }
 }
 
@@ -100,4 +118,4 @@ class Message extends BaseMessage {
   }
 }
 
-module.exports = { GotOriginal, Message, SubscribedOriginal }
+module.exports = { GotOriginal, Message, SubscribedOriginal, UNKNOWN_ACKS }

@@ -14,7 +14,7 @@ const { handler } = require('../../checks')
 const { BaseRetrier } = require('../retrier')
 const { ARRIVAL, tapOf } = require('./connection')
 const { Consumer } = require('./consumer')
-const { GotOriginal, Message, SubscribedOriginal } = require('./message')
+const { GotOriginal, Message, SubscribedOriginal, UNKNOWN_ACKS } = require('./message')
 const { decode, pairsOf } = require('./properties')
 
 class Retrier extends BaseRetrier {
@@ -58,7 +58,7 @@ class Retrier extends BaseRetrier {
   }
 
   /** Returns the listener of a consumer of the retrier's own. */
-  _listener (signal, handle, flow) {
+  _listener ({ signal, handle, flow, settled: report }) {
     return (payload, headers, deliveryInfo, incoming) => {
       if (signal.aborted) { // the consumer is cancelled
         incoming.reject(true)
@@ -66,7 +66,8 @@ class Retrier extends BaseRetrier {
       }
       const { queue } = incoming
       this.#unsettled.set(queue, (this.#unsettled.get(queue) ?? 0) + 1)
-      const settled = () => {
+      const settled = action => {
+        if (action !== 'back') report()
         this.#unsettled.set(queue, this.#unsettled.get(queue) - 1)
         this._closeIfSettled(queue)
       }
@@ -137,7 +138,9 @@ class Retrier extends BaseRetrier {
 
   #close (queue) {
     this.#cancelled.delete(queue)
-    if (queue.state === 'open') queue.close('drained')
+    if (queue.state !== 'open') return
+    queue[UNKNOWN_ACKS] = 0 // all is settled before
+    queue.close('drained')
   }
 
   async _flush (isIdle) { // node-amqp writes in order, and closes in order

@@ -2,7 +2,8 @@
 // The consumer behind `retrier.consume`.
 
 const { ChannelClosedError, ConnectionFailedError } = require('../../errors')
-const { BaseConsumer } = require('../consumer')
+const { BaseConsumer, LOSS_CHANNEL, LOSS_CONNECTION, LOSS_CONSUMER } = require('../consumer')
+const earlier = require('../earlier')
 const { call, close, isOpen, replyOf } = require('./client')
 const { settlerOf } = require('./settler')
 
@@ -40,11 +41,17 @@ class Consumer extends BaseConsumer {
     channel.on('error', error => { why = replyOf(error) })
     // If the connection closes too, its event comes first.
     channel.on('close', () => queueMicrotask(() => {
-      if (channel === this.#channel) this._ended(why)
+      if (channel === this.#channel) this._lost(LOSS_CHANNEL, why)
     }))
     try {
       await call(channel, 'prefetch', this.#prefetch, false)
-      const handle = this.#retrier._listener(channel, this.signal, this.#handle, this.flow)
+      const handle = this.#retrier._listener(channel, {
+        signal: this.signal,
+        handle: this.#handle,
+        flow: this.flow,
+        prefetch: this.#prefetch,
+        settled: this._settled
+      })
       let isOver = false
       const { consumerTag } = await call(channel, 'consume', queue, incoming => {
         if (!incoming) {
@@ -70,15 +77,15 @@ class Consumer extends BaseConsumer {
   #cancelled (channel) {
     this.#channel = undefined
     const settler = settlerOf(channel)
-    settler.isLost = true
+    earlier.cancelled(settler, settler.most)
     settler.whenSettled(() => this.#retrier._close(channel))
-    this._ended()
+    this._lost(LOSS_CONSUMER)
   }
 
   // The methods that a Connection calls
 
   lost () {
-    this._ended()
+    this._lost(LOSS_CONNECTION)
   }
 
   blocked (isBlocked) {

@@ -1,7 +1,7 @@
 'use strict'
 // A delivery of amqplib's: as the retrier settles it, and as a handler sees it.
 
-const { DELIVERY_COUNT } = require('../../decider')
+const { DELIVERY_COUNT, ID } = require('../../decider')
 const { Message: BaseMessage } = require('../../message')
 const { ORIGINAL } = require('../retrier')
 
@@ -9,6 +9,7 @@ const LONG = { integer: value => ({ '!': 'long', value }) } // otherwise amqplib
 
 /** A delivery to settle on the channel that it came by, and on no other. */
 class Original {
+  call = 0
   #settler
 
   constructor (connection, settler, incoming, content) {
@@ -27,8 +28,13 @@ class Original {
     return this.#settler.isOpen
   }
 
-  get isLost () {
-    return this.#settler.isLost
+  get hasId () {
+    const { headers, messageId } = this.incoming.properties
+    return messageId !== undefined || headers?.[ID] !== undefined
+  }
+
+  get unknownAcks () {
+    return this.#settler.unknownAcks(this.connection)
   }
 
   /** An object that stands for the channel. */

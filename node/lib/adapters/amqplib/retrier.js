@@ -7,6 +7,7 @@ const { ConsumerCancelledError, errorOf } = require('../../errors')
 const { decodedHeaders } = require('./headers')
 const { warn } = require('../../log')
 const { callable, handler, only, refuse } = require('../../checks')
+const earlier = require('../earlier')
 const { BaseRetrier } = require('../retrier')
 const { call, close, isOpen, replyOf } = require('./client')
 const { connectionOf } = require('./connection')
@@ -44,7 +45,7 @@ class Retrier extends BaseRetrier {
         this.#checkQueue(incoming)
         return this._handle(() => this.#message(connection, settler, incoming, this._signal), handle, flow)
       }
-      settler.isLost = true
+      earlier.cancelled(settler)
       const { message } = errorOf(ConsumerCancelledError.status)
       warn(`${message}: nothing of "${this.topology.queue}" is consumed any more`, 'BACKHOP_CANCELLED')
       if (cancelled) queueMicrotask(() => cancelled()) // an error of it here would close the connection
@@ -52,9 +53,11 @@ class Retrier extends BaseRetrier {
   }
 
   /** Returns the callback of a consumer of the retrier's own. */
-  _listener (channel, signal, handle, flow) {
+  _listener (channel, { signal, handle, flow, prefetch, settled }) {
     const connection = connectionOf(channel)
     const settler = this.#settler(channel)
+    settler.most = 2 * prefetch // as the broker sends no more before it has the others
+    settler.settled = settled
     return incoming => {
       settler.deliver(incoming.fields.deliveryTag)
       this._handle(() => this.#message(connection, settler, incoming, signal), handle, flow)

@@ -1,6 +1,9 @@
 'use strict'
 // Settles deliveries: one Settler per channel that delivers.
 
+const { errorMonitor } = require('node:events')
+
+const { MOST } = require('../earlier')
 const { isOpen } = require('./client')
 
 // Methods of a channel and their further arguments: (allUpTo, requeue) of nack, (requeue) of
@@ -36,7 +39,9 @@ class Settler {
   #channel
   #last = 0 // delivery tag; they count from 1
   #open = new Set() // delivery tags, ascending
-  isLost = false // whether the broker cancelled a consumer of this channel, and requeued deliveries
+  most = MOST // acknowledgements that the broker may not have if the channel is lost
+  settled // called at each ack or reject that is written
+  #hasFailed = false // whether the broker closed the channel
   #isShared = false
   #acknowledged = []
   #then
@@ -44,10 +49,17 @@ class Settler {
 
   constructor (channel) {
     this.#channel = channel
+    channel.once(errorMonitor, () => { this.#hasFailed = true })
   }
 
   get isOpen () {
     return isOpen(this.#channel)
+  }
+
+  /** How many of the last acknowledgements the broker may not have, once the channel is closed. */
+  unknownAcks ({ isOpen, isBlocked, reason }) {
+    const isOrderly = !this.#hasFailed && (isOpen || !(reason || isBlocked))
+    return isOrderly ? 0 : this.most
   }
 
   /** Records a delivery. Call it for each, in the order of their tags. */
@@ -82,6 +94,7 @@ class Settler {
    */
   settle (incoming, action) {
     this.#open.delete(incoming.fields.deliveryTag)
+    if (this.settled && action !== 'back' && this.isOpen) this.settled()
     if (action === 'ack') {
       this.#acknowledged.push(incoming)
       if (!this.#isDue) setImmediate(() => this.flush())
