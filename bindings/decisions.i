@@ -152,13 +152,6 @@ typedef enum bh_source {
 }
 bh_status bh_history_new(bh_history **out);
 
-%object(Successes, bh_successes)
-%extend bh_successes {
-    void keep(const bh_history *history, bh_bytes queue, bh_bytes body, int64_t now_ms);
-    int take(const bh_history *history, bh_bytes queue, bh_bytes body, int redelivered, int64_t now_ms);
-}
-bh_status bh_successes_new(bh_successes **out, bh_bytes random);
-
 /* --- policy ------------------------------------------------------------------------------------------------------ */
 
 typedef enum bh_kind { BH_KIND_EXPONENTIAL, BH_KIND_LINEAR, BH_KIND_FIXED, BH_KIND_STEPS } bh_kind;

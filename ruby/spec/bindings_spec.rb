@@ -6,7 +6,7 @@ HEADERS = File.expand_path("../../core/include/backhop", __dir__)
 
 # Every function of the core's headers is in bindings/.
 RSpec.describe "The bindings", if: File.directory?(HEADERS) do
-  nouns = %w[delivery history successes policy breaker breakers flow subscription calls plan topology declared declaring
+  nouns = %w[delivery history policy breaker breakers flow subscription calls plan topology declared declaring
              ledger message worker event log metrics health]
   # add_work_queue_int and push_int call the first two; the last one blocks, and calls back.
   left_out = %w[bh_delivery_push bh_topology_add_work_queue_argument bh_worker_run]
@@ -52,7 +52,6 @@ RSpec.describe "The bindings", if: File.directory?(HEADERS) do
                                       "bh_topology_permission", # 'backhop topology permissions' prints it
                                       "bh_event_is_of_each", "bh_event_set_history", # which fill_message calls
                                       "bh_log_omitted_line",
-                                      "bh_successes_new", "bh_successes_keep", # other languages use them
                                       "bh_plan_copy_properties") # Bunny encodes its publishes
   end
 end

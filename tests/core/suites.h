@@ -8,7 +8,6 @@ Suite *suite_status(void);
 Suite *suite_duration(void);
 Suite *suite_delivery(void);
 Suite *suite_history(void);
-Suite *suite_successes(void);
 Suite *suite_policy(void);
 Suite *suite_breaker(void);
 Suite *suite_flow(void);

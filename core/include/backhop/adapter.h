@@ -9,7 +9,6 @@
 #include <backhop.h>
 #include <backhop/adapter/delivery.h>     /* one arrival of a message */
 #include <backhop/adapter/history.h>      /* its failed attempts, read from its headers */
-#include <backhop/adapter/successes.h>    /* handled messages whose acknowledgement was lost */
 #include <backhop/adapter/plan.h>         /* the decision for it, and its copy */
 #include <backhop/adapter/declaring.h>    /* declares or verifies a topology, step by step */
 #include <backhop/adapter/ledger.h>       /* every message in hand, and the next step */

@@ -125,7 +125,7 @@ class Calls:
 
 
 CALLS = Calls()
-"""Of all retriers: a message can come back by another connection and retrier."""
+"""The calls of all retriers: a message can come back by another connection and retrier."""
 
 os.register_at_fork(after_in_child=CALLS.forget)
 

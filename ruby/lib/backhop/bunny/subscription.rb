@@ -10,7 +10,7 @@ module Backhop
     class Subscription
       LOOK_AFTER = 0.5 # seconds: how often the thread looks for a lost channel
       RANDOM_BYTES = 8
-      RECOVERS = 20 # number of looks after a reconnect in which Bunny may open the channel again
+      RECOVERS = 20 # number of looks after a reconnect, for Bunny to open the channel again
 
       # The queue object of the consumer: an instrumentation of Bunny reads its channel and its
       # name. Bunny 3 would declare a queue of its own class again after a reconnect.
