@@ -48,8 +48,8 @@ RSpec.describe "A message that comes again", skip: NEEDS_BROKER do
         channel = message.delivery_info.channel
         calls << [message.body, message.attempt]
         if message.body == "fails" && message.attempt == 1
-          until_true { calls.size + channel.work_pool.backlog == 2 }
-          proxy.hold # the confirm
+          until_true { calls.size + channel.work_pool.backlog >= 2 }
+          proxy.hold unless is_left # the confirm
           raise "no"
         elsif message.body == "closes" && !is_left
           until_true { broker.count("#{namespace}.wait.1000") == 1 }
@@ -114,7 +114,7 @@ RSpec.describe "A message that comes again", skip: NEEDS_BROKER do
     bodies = %w[slow second third fourth]
     handler = lambda do |message|
       calls << [message.body, message.attempt]
-      until_true { broker.count(queue) == bodies.size } if message.body == "slow" # the broker has them again
+      until_true { broker.count(queue) == bodies.size } if calls.size == 1 # the broker has them again
     end
     bodies.each { |body| broker.publish(body, queue, message_id: body) }
     consuming(SubscribedClient, URL, queue, handler, **options) do
