@@ -164,13 +164,13 @@ static void look_at(const call *self, verb wanted)
     int wants_queues = is_read && (wanted == LIST || wanted == DOCTOR) && !json_object_get(self->body, "queues");
     const char *queue = json_string_value(json_object_get(self->body, "queue"));
     arguments_free(&more);
-    if (is_read && queue && jobs_is_busy(on, queue)) {
-        is_read = 0;
-        snprintf(problem, sizeof problem, "an action holds the messages of %.150s: look again after its end", queue);
-    }
-    if (!is_read) {
+    int is_busy = is_read && queue && jobs_is_busy(on, queue);
+    if (!is_read || is_busy) {
         arguments_free(&arguments);
-        web_refuse(self->it, queue && *problem == 'a' && strstr(problem, "an action") ? 409 : 400, "%s", problem);
+        if (is_busy)
+            web_refuse(self->it, 409, "an action holds the messages of %.150s: look again after its end", queue);
+        else
+            web_refuse(self->it, 400, "%s", problem);
         return;
     }
     if (wants_queues && state_add_queues(on, wanted == LIST ? "parked" : "work", &arguments) == 0 && on->live.depths &&
