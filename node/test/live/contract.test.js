@@ -247,7 +247,7 @@ class Play {
    * Returns the events of a message that comes again to a new consumer. A client reports the end of the
    * channel as a cancel, before the handler returns.
    */
-  again (events) {
+  again () {
     return ['delivered', this.story.id === 'blocks-loop' ? 'disconnected' : 'cancelled', 'stale']
   }
 
@@ -265,7 +265,8 @@ class Play {
   async check ({ message, counted, events, level, consumer, delay_ms_least: least = 0, copy, text }, kind) {
     const { error, reason, id } = this.story
     if (message === 'retried') await until(() => this.event('retried'), 'retried')
-    if (message === 'retried' && !least && !['stops', 'is closed by the broker'].includes(consumer)) await this.saw('first', counted ? 2 : 1)
+    const isGone = ['stops', 'is closed by the broker'].includes(consumer)
+    if (message === 'retried' && !least && !isGone) await this.saw('first', counted ? 2 : 1)
     if (message === 'deferred' || message === 'parked') await until(() => this.event(message), message)
     if (id === 'blocks-loop' && kind === 'consumer') await this.comesBack()
     const isOver = consumer === 'is closed by the handler' || (id === 'blocks-loop' && kind === 'wrap')
@@ -279,7 +280,7 @@ class Play {
       await this.stopping
       assert.equal((await this.broker.take(this.queue, 1))[0].properties.headers['backhop-attempts'], undefined)
     }
-    if (consumer === 'again' && message === 'back') events = this.again(events)
+    if (consumer === 'again' && message === 'back') events = this.again()
     // After a nack one acknowledgement may cover the message and its redelivery: no channel is closed then.
     if (id === 'nacks-itself') events = events.filter(name => name !== 'cancelled')
     if (id === 'busy') events = ['delivered', 'failed', 'busy', 'retried'] // events are taken after the handler
