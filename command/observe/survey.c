@@ -491,10 +491,9 @@ static void examine_priorities(doctor *self, const bh_topology *topology, const 
 {
     enum { NORMAL = 4 };
     char what[TEXT];
-    int major = 0, minor = 0;
     const json_t *most = json_object_get(json_object_get(found, "arguments"), "x-max-priority");
-    sscanf(self->connection->link.version, "%d.%d", &major, &minor); /* NOLINT(cert-err34-c) */
-    if (major != 4 || minor > 2 || json_integer_value(most) <= NORMAL || !has_quorum_waits(topology))
+    if (!connection_is_at_least(self->connection, 4, 0) || connection_is_at_least(self->connection, 4, 3) ||
+        json_integer_value(most) <= NORMAL || !has_quorum_waits(topology))
         return;
     snprintf(what, sizeof what, "Work queue \"%s\" has x-max-priority %lld.", bh_topology_queue(topology).data,
              (long long)json_integer_value(most));

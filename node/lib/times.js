@@ -1,11 +1,16 @@
 'use strict'
 // Times: whole milliseconds, as in the core; durations also as strings with units, which the core reads.
 
+const { performance } = require('node:perf_hooks') // the global one is looked up at each use
+
 const { refuse } = require('./checks')
 const c = require('./core')
 
 const MOST_MS = Number.MAX_SAFE_INTEGER
 const GIVE = 'milliseconds, or a string with its unit as "30s", "5m", "2h", "1d"'
+
+/** Returns whole milliseconds of a clock that never goes back. */
+const monotonicMs = () => Math.floor(performance.now())
 
 /**
  * Returns a duration in whole milliseconds. A text needs a unit: without one, seconds and
@@ -49,4 +54,4 @@ function duration (value) {
   return String(c.bh_duration_text(Math.round(value)))
 }
 
-module.exports = { duration, isDuration, milliseconds, moment }
+module.exports = { duration, isDuration, milliseconds, moment, monotonicMs }

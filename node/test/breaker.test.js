@@ -20,16 +20,6 @@ const PAUSES = { kind: 'fixed', initial_ms: 10000, jitter: 'none' }
 const ROW = 'at_ms open_until_ms close disable permit record calls kind duration_ms retry_after_ms whole_queue error counts ' +
   'refused_until_ms state reason until_ms limit pauses generation window'
 
-function pausesOf (given) {
-  if (given === null) return null
-  vectors.only(given, 'kind initial_ms max_ms jitter max_retry_after_ms')
-  const [, policy] = c.bh_policy_new()
-  policy.set_kind({ fixed: c.BH_KIND_FIXED, exponential: c.BH_KIND_EXPONENTIAL }[given.kind])
-  policy.set_jitter({ none: c.BH_JITTER_NONE, full: c.BH_JITTER_FULL }[given.jitter], 0)
-  for (const key of ['initial_ms', 'max_ms', 'max_retry_after_ms']) if (key in given) policy[`set_${key}`](given[key])
-  return policy
-}
-
 class Sequence {
   constructor (breaker) {
     Object.assign(this, { breaker, permits: new Map(), now: 0, compared: 0 })
@@ -78,7 +68,7 @@ vectors.cases('breaker', each => {
   vectors.only(each.settings ?? {}, SETTINGS.join(' '))
   const defaults = c.bh_breaker_defaults()
   const settings = SETTINGS.map((name, i) => each.settings?.[name] ?? defaults[i])
-  const pauses = pausesOf(each.pauses === undefined ? PAUSES : each.pauses)
+  const pauses = each.pauses === null ? null : vectors.backOff(each.pauses ?? PAUSES)
   const random = each.random ? Buffer.from(each.random.hex, 'hex') : Buffer.alloc(8)
   const [status, breaker] = c.bh_breaker_new('', ...settings, pauses, random)
   assert.equal(c.bh_status_name(status), vectors.status(each))

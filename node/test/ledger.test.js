@@ -12,22 +12,13 @@ const STATES = [
   'none', 'arrived', 'taken', 'settled', 'due', 'sent', 'waiting', 'confirmed', 'abandoned', 'acknowledged', 'rejected', 'given-back'
 ]
 const STEPS = ['rest', 'emit', 'ack', 'nack', 'reject', 'give_back', 'declare', 'publish']
+const BACK_OFF = { kind: 'fixed', initial_ms: 100, jitter: 'none' }
 const CODES = Object.fromEntries(Array.from({ length: 41 }, (_, i) => [c.bh_status_name(-i), 0 - i])) // no -0
 
-function backOff ({ kind = 'fixed', initial_ms: initial = 100, max_ms: max, jitter = 'none', ...rest }) {
-  vectors.only(rest, '')
-  const [, policy] = c.bh_policy_new()
-  policy.set_kind({ fixed: c.BH_KIND_FIXED, linear: c.BH_KIND_LINEAR }[kind])
-  policy.set_initial_ms(initial)
-  if (max !== undefined) policy.set_max_ms(max)
-  policy.set_jitter({ none: c.BH_JITTER_NONE, full: c.BH_JITTER_FULL }[jitter], 0)
-  return policy
-}
-
 class Sequence {
-  constructor ({ policy = {}, random }) {
+  constructor ({ policy = BACK_OFF, random }) {
     const bytes = random ? Buffer.from(random.hex, 'hex') : Buffer.alloc(8)
-    const [status, ledger] = c.bh_ledger_new(backOff(policy), bytes)
+    const [status, ledger] = c.bh_ledger_new(vectors.backOff(policy), bytes)
     assert.equal(status, 0)
     Object.assign(this, { ledger, numbers: new Map(), now: 0, compared: 0 })
   }

@@ -8,17 +8,8 @@ const vectors = require('./vectors')
 
 const LOSSES = ['consumer', 'channel', 'connection']
 const STEPS = ['rest', 'emit', 'declare', 'consume', 'give_up']
+const BACK_OFF = { kind: 'linear', initial_ms: 100, jitter: 'none' }
 const CODES = Object.fromEntries(Array.from({ length: 41 }, (_, i) => [c.bh_status_name(-i), 0 - i])) // no -0
-
-function backOff ({ kind = 'linear', initial_ms: initial = 100, max_ms: max, jitter = 'none', ...rest }) {
-  vectors.only(rest, '')
-  const [, policy] = c.bh_policy_new()
-  policy.set_kind({ fixed: c.BH_KIND_FIXED, linear: c.BH_KIND_LINEAR }[kind])
-  policy.set_initial_ms(initial)
-  if (max !== undefined) policy.set_max_ms(max)
-  policy.set_jitter({ none: c.BH_JITTER_NONE, decorrelated: c.BH_JITTER_DECORRELATED }[jitter], 0)
-  return policy
-}
 
 function call (subscription, now, verb, argument) {
   if (verb === 'lost') subscription.lost(LOSSES.indexOf(argument), now)
@@ -36,7 +27,7 @@ vectors.cases('subscription', each => {
   vectors.only(each, 'name policy random expect')
   vectors.only(each.expect, 'history')
   const random = each.random ? Buffer.from(each.random.hex, 'hex') : Buffer.alloc(8)
-  const [status, subscription] = c.bh_subscription_new(backOff(each.policy ?? {}), random)
+  const [status, subscription] = c.bh_subscription_new(vectors.backOff(each.policy ?? BACK_OFF), random)
   assert.equal(status, 0)
   let now = 0
   let compared = 0

@@ -5,7 +5,7 @@ const assert = require('node:assert/strict')
 
 const { BackhopError, Delivery, History, Policy, Topology } = require('backhop')
 
-const { errors: { inWords } } = require('./internals')
+const { c, errors: { inWords } } = require('./internals')
 const notation = require('./notation')
 
 const { entries, fraction, integer, only, raw, steps } = notation
@@ -83,4 +83,14 @@ function history ({ legacy_counter: legacyCounter, wait_queues: waitQueues = [] 
   })
 }
 
-module.exports = { ...notation, camel, delivery, history, policy, refused, tells, topology }
+/** Returns the addon's policy of a back-off or of a breaker's pauses. */
+function backOff ({ kind, jitter, ...times }) {
+  only(times, 'initial_ms max_ms max_retry_after_ms')
+  const [, policy] = c.bh_policy_new()
+  policy.set_kind({ fixed: c.BH_KIND_FIXED, linear: c.BH_KIND_LINEAR, exponential: c.BH_KIND_EXPONENTIAL }[kind])
+  policy.set_jitter({ none: c.BH_JITTER_NONE, full: c.BH_JITTER_FULL, decorrelated: c.BH_JITTER_DECORRELATED }[jitter], 0)
+  for (const [key, value] of Object.entries(times)) policy[`set_${key}`](value)
+  return policy
+}
+
+module.exports = { ...notation, backOff, camel, delivery, history, policy, refused, tells, topology }

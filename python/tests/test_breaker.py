@@ -29,23 +29,6 @@ ROW = (
 )
 
 
-def _pauses(given: dict[str, Any] | None) -> c.Policy | None:
-    if given is None:
-        return None
-    vectors.only(given, "kind initial_ms max_ms jitter max_retry_after_ms")
-    _, policy = c.bh_policy_new()
-    kinds = {"fixed": c.BH_KIND_FIXED, "exponential": c.BH_KIND_EXPONENTIAL}
-    jitters = {"none": c.BH_JITTER_NONE, "full": c.BH_JITTER_FULL}
-    assert not c.Policy_set_kind(policy, kinds[given["kind"]])
-    assert not c.Policy_set_initial_ms(policy, given["initial_ms"])
-    if "max_ms" in given:
-        assert not c.Policy_set_max_ms(policy, given["max_ms"])
-    if "max_retry_after_ms" in given:
-        assert not c.Policy_set_max_retry_after_ms(policy, given["max_retry_after_ms"])
-    assert not c.Policy_set_jitter(policy, jitters[given["jitter"]], 0)
-    return policy
-
-
 def _time(given: int | None) -> int:
     return -1 if given is None else given
 
@@ -124,7 +107,8 @@ def test_a_vector(case: vectors.Case) -> None:
     given = dict(zip(SETTINGS, c.bh_breaker_defaults(), strict=True)) | case.get("settings", {})
     random = vectors.raw(case["random"]) if "random" in case else bytes(8)
     settings: Any = [given[name] for name in SETTINGS]
-    arguments: Any = ["", *settings, _pauses(case.get("pauses", PAUSES)), random]
+    pauses = case.get("pauses", PAUSES)
+    arguments: Any = ["", *settings, pauses and vectors.back_off(pauses), random]
     status, breaker = c.bh_breaker_new(*arguments)
     assert c.bh_status_name(status) == vectors.status(case)
     error = c.bh_breaker_settings_error("", *settings)

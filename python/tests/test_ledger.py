@@ -33,15 +33,7 @@ class Sequence:
     """A ledger, and the numbers of what has a name."""
 
     def __init__(self, case: vectors.Case) -> None:
-        status, policy = c.bh_policy_new()
-        given = case.get("policy", {"kind": "fixed", "initial_ms": 100, "jitter": "none"})
-        vectors.only(given, "kind initial_ms max_ms jitter")
-        kinds = {"fixed": c.BH_KIND_FIXED, "linear": c.BH_KIND_LINEAR}
-        jitters = {"none": c.BH_JITTER_NONE, "full": c.BH_JITTER_FULL}
-        assert not c.Policy_set_kind(policy, kinds[given["kind"]])
-        assert not c.Policy_set_initial_ms(policy, given["initial_ms"])
-        assert not c.Policy_set_max_ms(policy, given.get("max_ms", c.Policy_limits(policy)[1]))
-        assert not c.Policy_set_jitter(policy, jitters[given["jitter"]], 0)
+        policy = vectors.back_off(case.get("policy", {"kind": "fixed", "initial_ms": 100, "jitter": "none"}))
         random = vectors.raw(case["random"]) if "random" in case else bytes(8)
         status, self.ledger = c.bh_ledger_new(policy, random)
         assert status == 0

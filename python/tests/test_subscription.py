@@ -14,16 +14,7 @@ CODES = {c.bh_status_name(code): code for code in range(-40, 1)}
 
 
 def _subscription(case: vectors.Case) -> c.Subscription:
-    given = case.get("policy", {"kind": "linear", "initial_ms": 100, "jitter": "none"})
-    vectors.only(given, "kind initial_ms max_ms jitter")
-    kinds = {"fixed": c.BH_KIND_FIXED, "linear": c.BH_KIND_LINEAR}
-    jitters = {"none": c.BH_JITTER_NONE, "decorrelated": c.BH_JITTER_DECORRELATED}
-    _, policy = c.bh_policy_new()
-    assert not c.Policy_set_kind(policy, kinds[given["kind"]])
-    assert not c.Policy_set_initial_ms(policy, given["initial_ms"])
-    if "max_ms" in given:
-        assert not c.Policy_set_max_ms(policy, given["max_ms"])
-    assert not c.Policy_set_jitter(policy, jitters[given["jitter"]], 0)
+    policy = vectors.back_off(case.get("policy", {"kind": "linear", "initial_ms": 100, "jitter": "none"}))
     random = vectors.raw(case["random"]) if "random" in case else bytes(8)
     status, subscription = c.bh_subscription_new(policy, random)
     assert status == 0

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import backhop
+from backhop import _backhop as c
 
 DIRECTORY = Path(os.environ.get("BACKHOP_VECTORS") or Path(__file__).parents[2] / "tests" / "vectors")
 
@@ -230,6 +231,22 @@ def delivery(case: Case) -> backhop.Delivery:
         },
         list(entries(given["headers"])) if "headers" in given else None,
     )
+
+
+def back_off(given: Case) -> c.Policy:
+    """Returns the extension module's policy of a back-off or of a breaker's pauses."""
+    only(given, "kind initial_ms max_ms jitter max_retry_after_ms")
+    kinds = {"fixed": c.BH_KIND_FIXED, "linear": c.BH_KIND_LINEAR, "exponential": c.BH_KIND_EXPONENTIAL}
+    jitters = {"none": c.BH_JITTER_NONE, "full": c.BH_JITTER_FULL, "decorrelated": c.BH_JITTER_DECORRELATED}
+    _, made = c.bh_policy_new()
+    assert not c.Policy_set_kind(made, kinds[given["kind"]])
+    assert not c.Policy_set_initial_ms(made, given["initial_ms"])
+    if "max_ms" in given:
+        assert not c.Policy_set_max_ms(made, given["max_ms"])
+    if "max_retry_after_ms" in given:
+        assert not c.Policy_set_max_retry_after_ms(made, given["max_retry_after_ms"])
+    assert not c.Policy_set_jitter(made, jitters[given["jitter"]], 0)
+    return made
 
 
 def policy(case: Case) -> backhop.Policy:

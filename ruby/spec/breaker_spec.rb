@@ -20,7 +20,8 @@ class BreakerSequence
     Vectors.only(given.fetch("settings", {}), SETTINGS.join(" "))
     settings = SETTINGS.zip(Native.bh_breaker_defaults).to_h.merge(given.fetch("settings", {})).values_at(*SETTINGS)
     random = given.key?("random") ? Vectors.raw(given["random"]) : "\0" * 8
-    @status, @breaker = Native.bh_breaker_new("", *settings, pauses(given.fetch("pauses", PAUSES)), random)
+    pauses = given.fetch("pauses", PAUSES)
+    @status, @breaker = Native.bh_breaker_new("", *settings, pauses && Vectors.back_off(pauses), random)
     @error = Native.bh_breaker_settings_error("", *settings)
     @permits = {}
     @now_ms = 0
@@ -42,17 +43,6 @@ class BreakerSequence
   end
 
   private
-
-  def pauses(given)
-    return nil unless given
-
-    Vectors.only(given, "kind initial_ms max_ms jitter max_retry_after_ms")
-    _, policy = Native.bh_policy_new
-    policy.set_kind(given["kind"] == "fixed" ? Native::BH_KIND_FIXED : Native::BH_KIND_EXPONENTIAL)
-    policy.set_jitter(given["jitter"] == "full" ? Native::BH_JITTER_FULL : Native::BH_JITTER_NONE, 0)
-    %w[initial_ms max_ms max_retry_after_ms].each { |key| policy.public_send("set_#{key}", given[key]) if given.key?(key) }
-    policy
-  end
 
   def compare(got, expected) = @comparisons << [got, expected]
 

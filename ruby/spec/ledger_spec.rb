@@ -11,11 +11,13 @@ class LedgerSequence
   STEPS = %w[rest emit ack nack reject give_back declare publish].freeze
   CODES = (-40..0).to_h { |code| [Native.bh_status_name(code), code] }.freeze
 
+  BACK_OFF = { "kind" => "fixed", "initial_ms" => 100, "jitter" => "none" }.freeze
+
   attr_reader :comparisons
 
   def initialize(given)
     random = given.key?("random") ? Vectors.raw(given["random"]) : "\0" * 8
-    _, @ledger = Native.bh_ledger_new(back_off(given["policy"] || {}), random)
+    _, @ledger = Native.bh_ledger_new(Vectors.back_off(given["policy"] || BACK_OFF), random)
     @numbers = {}
     @now_ms = 0
     @comparisons = []
@@ -34,16 +36,6 @@ class LedgerSequence
   end
 
   private
-
-  def back_off(given)
-    Vectors.only(given, "kind initial_ms max_ms jitter")
-    _, policy = Native.bh_policy_new
-    policy.set_kind(given["kind"] == "linear" ? Native::BH_KIND_LINEAR : Native::BH_KIND_FIXED)
-    policy.set_initial_ms(given.fetch("initial_ms", 100))
-    policy.set_max_ms(given["max_ms"]) if given.key?("max_ms")
-    policy.set_jitter(given["jitter"] == "full" ? Native::BH_JITTER_FULL : Native::BH_JITTER_NONE, 0)
-    policy
-  end
 
   def compare(got, expected) = @comparisons << [got, expected]
 

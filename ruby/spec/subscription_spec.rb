@@ -9,11 +9,13 @@ class SubscriptionSequence
   STEPS = %w[rest emit declare consume give_up].freeze
   CODES = (-40..0).to_h { |code| [Native.bh_status_name(code), code] }.freeze
 
+  BACK_OFF = { "kind" => "linear", "initial_ms" => 100, "jitter" => "none" }.freeze
+
   attr_reader :comparisons
 
   def initialize(given)
     random = given.key?("random") ? Vectors.raw(given["random"]) : "\0" * 8
-    _, @subscription = Native.bh_subscription_new(back_off(given["policy"] || { "kind" => "linear" }), random)
+    _, @subscription = Native.bh_subscription_new(Vectors.back_off(given["policy"] || BACK_OFF), random)
     @now_ms = 0
     @comparisons = []
   end
@@ -28,16 +30,6 @@ class SubscriptionSequence
   end
 
   private
-
-  def back_off(given)
-    Vectors.only(given, "kind initial_ms max_ms jitter")
-    _, policy = Native.bh_policy_new
-    policy.set_kind(given["kind"] == "linear" ? Native::BH_KIND_LINEAR : Native::BH_KIND_FIXED)
-    policy.set_initial_ms(given.fetch("initial_ms", 100))
-    policy.set_max_ms(given["max_ms"]) if given.key?("max_ms")
-    policy.set_jitter(given["jitter"] == "decorrelated" ? Native::BH_JITTER_DECORRELATED : Native::BH_JITTER_NONE, 0)
-    policy
-  end
 
   def compare(got, expected) = @comparisons << [got, expected]
 

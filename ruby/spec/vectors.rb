@@ -97,6 +97,16 @@ module Vectors
     raise "unknown keys: #{unknown}" unless unknown.empty?
   end
 
+  # SWIG's policy of a back-off or of a breaker's pauses.
+  def back_off(given)
+    only(given, "kind initial_ms max_ms jitter max_retry_after_ms")
+    _, policy = Native.bh_policy_new
+    policy.set_kind(Native.const_get("BH_KIND_#{given.fetch("kind").upcase}"))
+    policy.set_jitter(Native.const_get("BH_JITTER_#{given.fetch("jitter").upcase}"), 0)
+    %w[initial_ms max_ms max_retry_after_ms].each { |key| policy.public_send("set_#{key}", given[key]) if given.key?(key) }
+    policy
+  end
+
   def status(given) = given["expect"].fetch("status", "BH_OK")
 
   # --- Values --------------------------------------------------------------------------------------------------------

@@ -265,13 +265,6 @@ START_TEST(missing_and_foreign_arguments_change_nothing)
 }
 END_TEST
 
-static unsigned draw_by_seed(void *source, unsigned below)
-{
-    uint64_t *state = source;
-    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (unsigned)(*state >> 33) % below;
-}
-
 START_TEST(any_history_keeps_the_promises)
 {
     uint64_t state = (uint64_t)_i;

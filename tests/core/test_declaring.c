@@ -213,13 +213,6 @@ START_TEST(what_cannot_be_is_refused)
 }
 END_TEST
 
-/* A linear congruential generator's upper bits, below a limit. */
-static unsigned draw(uint64_t *state, unsigned below)
-{
-    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (unsigned)(*state >> 33) % below;
-}
-
 /* Pieces of a broker's words in any order, in memory of their own size, so that a sanitizer sees a read beyond them. */
 static bh_bytes draw_words(uint64_t *state)
 {
@@ -228,11 +221,11 @@ static bh_bytes draw_words(uint64_t *state)
         "' of type 'longstr'", "...", "%s",          "alternate-exchange", "x-max-priority"};
     char words[512];
     size_t size = 0;
-    for (unsigned left = draw(state, 12); left > 0; left--) {
-        const char *piece = pieces[draw(state, sizeof pieces / sizeof pieces[0])];
+    for (unsigned left = draw_by_seed(state, 12); left > 0; left--) {
+        const char *piece = pieces[draw_by_seed(state, sizeof pieces / sizeof pieces[0])];
         memcpy(words + size, piece, strlen(piece));
         size += strlen(piece);
-        if (draw(state, 8) == 0)
+        if (draw_by_seed(state, 8) == 0)
             words[size++] = '\0';
     }
     char *own = malloc(size ? size : 1);
@@ -268,8 +261,8 @@ START_TEST(no_words_of_a_broker_lead_astray)
         bh_declaration step;
         while (bh_declaring_next(declaring, &step)) {
             bh_bytes words = draw_words(&state);
-            if (draw(&state, 2))
-                bh_declaring_refuse(declaring, codes[draw(&state, sizeof codes / sizeof codes[0])], words);
+            if (draw_by_seed(&state, 2))
+                bh_declaring_refuse(declaring, codes[draw_by_seed(&state, sizeof codes / sizeof codes[0])], words);
             free((char *)words.data);
         }
         ck_assert_int_eq(bh_declaring_status(declaring) == BH_OK, bh_declaring_error(declaring).size == 0);

@@ -17,16 +17,6 @@
 
 /* --- Random histories ------------------------------------------------------------------------------------------- */
 
-/* SplitMix64, by Sebastiano Vigna. */
-static unsigned draw_by_seed(void *source, unsigned below)
-{
-    uint64_t *state = source;
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return (unsigned)((z ^ (z >> 31)) >> 33) % below;
-}
-
 static void play(uint64_t seed)
 {
     char name[64];

@@ -164,12 +164,6 @@ START_TEST(missing_and_foreign_arguments_change_nothing)
 }
 END_TEST
 
-static unsigned draw(uint64_t *state, unsigned below)
-{
-    *state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (unsigned)(*state >> 33) % below;
-}
-
 /* Without a settled message, each declaration after the first is at least as late as the policy's delay. */
 START_TEST(any_history_spares_the_broker)
 {
@@ -186,11 +180,11 @@ START_TEST(any_history_spares_the_broker)
     ck_assert_int_eq(bh_subscription_new(&subscription, policy, bh_str("12345678")), BH_OK);
     bh_subscription_subscribed(subscription);
     for (int i = 0; i < HAPPENINGS; i++) {
-        now_ms += draw(&state, 3) ? 0 : draw(&state, DELAY_MS);
+        now_ms += draw_by_seed(&state, 3) ? 0 : draw_by_seed(&state, DELAY_MS);
         int was_consuming = bh_subscription_is_consuming(subscription);
-        switch (draw(&state, 6)) {
+        switch (draw_by_seed(&state, 6)) {
         case 0:
-            bh_subscription_lost(subscription, (bh_loss)draw(&state, 3), now_ms);
+            bh_subscription_lost(subscription, (bh_loss)draw_by_seed(&state, 3), now_ms);
             break;
         case 1:
             bh_subscription_failed(subscription, BH_ERR_ACCESS, now_ms);
@@ -208,7 +202,7 @@ START_TEST(any_history_spares_the_broker)
             lost_ms = now_ms;
         for (int steps = 0;; steps++) {
             ck_assert_int_lt(steps, 4);
-            bh_subscription_next(subscription, (int)draw(&state, 4), now_ms, &step);
+            bh_subscription_next(subscription, (int)draw_by_seed(&state, 4), now_ms, &step);
             if (step.kind == BH_SUBSCRIPTION_REST)
                 break;
             ck_assert_int_ne(step.kind, BH_SUBSCRIPTION_GIVE_UP);

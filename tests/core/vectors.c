@@ -916,3 +916,11 @@ int expect_status(vector *v, bh_status got, bh_bytes detail)
                     name_of(statuses, got), vector_show(detail));
     return got == BH_OK;
 }
+
+unsigned draw_by_seed(void *state, unsigned below)
+{
+    uint64_t z = *(uint64_t *)state += UINT64_C(0x9e3779b97f4a7c15);
+    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    return (unsigned)((z ^ (z >> 31)) >> 33) % below;
+}

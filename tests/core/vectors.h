@@ -91,4 +91,7 @@ int expect_status(vector *v, bh_status got, bh_bytes detail);
 void same_int(vector *v, const char *field, int64_t expected, int64_t got);
 void same_bytes(vector *v, const char *field, bh_bytes expected, bh_bytes got);
 
+/* Draws a number below a limit by SplitMix64 (Sebastiano Vigna). `state` points to a uint64_t. */
+unsigned draw_by_seed(void *state, unsigned below);
+
 #endif

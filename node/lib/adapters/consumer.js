@@ -2,7 +2,6 @@
 // The consumers behind `retrier.consume`.
 
 const { randomBytes } = require('node:crypto')
-const { performance } = require('node:perf_hooks') // the global one is looked up at each use
 
 const c = require('../core')
 const { ChannelClosedError, ConsumerCancelledError, errorOf, made } = require('../errors')
@@ -10,6 +9,7 @@ const { Health } = require('../health')
 const { stopping } = require('../message')
 const NATIVE = require('../native')
 const { textOf } = require('../outcomes')
+const { monotonicMs: now } = require('../times')
 const { LONGEST_TIMER } = require('./publisher')
 
 const {
@@ -19,9 +19,6 @@ const {
 } = c
 const [KIND, EVENT, STATUS, DELAY, DUE] = [0, 1, 2, 3, 4] // of a step
 const RANDOM_BYTES = 8
-
-/** Returns milliseconds of a monotonic clock. */
-const now = () => Math.floor(performance.now())
 
 /** The result of `consume`. */
 class Consumption {

@@ -4,11 +4,11 @@
 // connection.
 
 const { randomBytes } = require('node:crypto')
-const { performance } = require('node:perf_hooks') // the global one is looked up at each use
 
 const c = require('../core')
 const { made } = require('../errors')
 const { ACTION_NUMBERS } = require('../plan')
+const { monotonicMs: now } = require('../times')
 
 const { BH_ARRIVAL_CALL: CALL, BH_ARRIVAL_WAIT: WAIT, BH_ARRIVAL_ACK: ACK, BH_CALLS_MOST: MOST } = c
 const RANDOM_BYTES = 16
@@ -18,9 +18,6 @@ const calls = made(c.bh_calls_new(randomBytes(RANDOM_BYTES)))
 const channels = new WeakMap() // by original.channel: { number, original }
 const open = new Set() // of these, until they are found closed
 const waiting = new Map() // by the number of a call that runs: functions to call when it has ended
-
-/** Returns milliseconds of a monotonic clock. */
-const now = () => Math.floor(performance.now())
 
 /** Reports the closed channels. */
 function look () {

@@ -28,6 +28,7 @@ const NATIVE = require('../native')
 const { textOf } = require('../outcomes')
 const { ACTION_NUMBERS } = require('../plan')
 const { Policy } = require('../policy')
+const { monotonicMs: now } = require('../times')
 const earlier = require('./earlier')
 const { BUDGET_MS } = require('./scheduler')
 
@@ -44,9 +45,6 @@ const NAMES = Array.from({ length: c.BH_EVENT_LAST }, (_, kind) => c.bh_event_na
 const SAFE = new Set(['retried', 'deferred', 'parked', 'replayed'])
 const IN_FLIGHT = new Set([c.BH_STATE_SENT, c.BH_STATE_CONFIRMED])
 const SETTLES = new Map([[ACK, 'ack'], [NACK, 'reject'], [REJECT, 'return'], [GIVE_BACK, 'back']])
-
-/** Returns milliseconds of a monotonic clock. */
-const now = () => Math.floor(performance.now())
 
 /**
  * A plan to execute: the copy, if the plan publishes one, and the original to settle afterwards.

@@ -332,7 +332,7 @@ class Call:
 
 
 def now_ms() -> int:
-    """Returns the time of the clock that all breakers of the process share, in ms."""
+    """Returns the time of the clock that all breakers and consumers of the process share, in ms."""
     return time.monotonic_ns() // 1_000_000
 
 

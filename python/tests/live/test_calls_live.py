@@ -50,6 +50,17 @@ def handler_of(way: str, handle: Any) -> Any:
     return handle if way == "threads" else handle_async
 
 
+def growing(namespace: str, events: list[backhop.Event]) -> dict[str, Any]:
+    """Returns options with a back-off that grows without jitter."""
+    return {
+        "policy": QUICK,
+        "namespace": namespace,
+        "on_event": events.append,
+        "back_off": backhop.Policy(initial=0.05, factor=2, max=10, jitter="none"),
+        "work_queue": "classic",
+    }
+
+
 # --- Subscribing again -----------------------------------------------------------------------------------------------
 
 
@@ -58,14 +69,7 @@ def test_house_2_1_a_queue_whose_consumer_is_cancelled_at_once_is_consumed_less_
     client: str, broker: Broker, namespace: str
 ) -> None:
     queue, events, declared = broker.queue(), list[backhop.Event](), list[float]()
-    back_off = backhop.Policy(initial=0.05, factor=2, max=10, jitter="none")
-    options: Any = {
-        "policy": QUICK,
-        "namespace": namespace,
-        "on_event": events.append,
-        "back_off": back_off,
-        "work_queue": "classic",
-    }
+    options = growing(namespace, events)
 
     def count(name: str) -> int:
         return names(events).count(name)
@@ -94,14 +98,7 @@ def test_house_2_1_a_queue_whose_consumer_is_cancelled_at_once_is_consumed_less_
 @each_client
 def test_house_2_1_a_settled_message_starts_the_back_off_again(client: str, broker: Broker, namespace: str) -> None:
     queue, events = broker.queue(), list[backhop.Event]()
-    back_off = backhop.Policy(initial=0.05, factor=2, max=10, jitter="none")
-    options: Any = {
-        "policy": QUICK,
-        "namespace": namespace,
-        "on_event": events.append,
-        "back_off": back_off,
-        "work_queue": "classic",
-    }
+    options = growing(namespace, events)
 
     def count(name: str) -> int:
         return names(events).count(name)

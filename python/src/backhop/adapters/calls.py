@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable
 
 from .. import _backhop as c
 from .._core import made
 from .._errors import Error
+from ..breaker import now_ms
 from ..message import Message
 
 _RANDOM_BYTES = 16
@@ -20,11 +20,6 @@ _MOST_BYTES = 1 << 20
 
 GoOn = Callable[[], None]
 """Called in any thread."""
-
-
-def now_ms() -> int:
-    """Returns the time of a clock that never goes back."""
-    return int(time.monotonic() * 1000)
 
 
 class Calls:
@@ -45,10 +40,6 @@ class Calls:
         with self._lock:
             self._channels.add(deliveries)
             return c.Calls_open_channel(self._calls)
-
-    def begin(self, message: Message, deliveries: Deliveries) -> None:
-        """Notes a first delivery, which is called."""
-        deliveries.in_hand.add(message)
 
     def arrive(self, message: Message, deliveries: Deliveries, go_on: GoOn) -> tuple[int, int]:
         """Returns the kind of the arrival of a redelivery, and the action of its earlier call.

@@ -397,7 +397,7 @@ class BaseRetrier(Generic[Channel]):
         deliveries = self._delivering.get(original.channel) or self._deliver_on(original.channel)
         if message.redelivered:
             return CALLS.arrive(message, deliveries, go_on)
-        CALLS.begin(message, deliveries)
+        deliveries.in_hand.add(message)
         return c.BH_ARRIVAL_CALL, c.BH_ACTION_NONE
 
     def _end_call(self, message: Any, action: int) -> None:

@@ -7,7 +7,7 @@ import os
 from .. import _backhop as c
 from .._core import made
 from .._errors import ChannelClosedError, Error
-from .calls import now_ms
+from ..breaker import now_ms
 
 _RANDOM_BYTES = 8
 

@@ -22,9 +22,10 @@ from ..._checks import wait_limit
 from ..._errors import Error
 from ..._handlers import ENDS_PROGRAM
 from ..._times import Seconds
+from ...breaker import now_ms
 from ...observe.health import Health, State
 from ...topology import Topology
-from ..calls import Deliveries, now_ms
+from ..calls import Deliveries
 from ..declaring import CONSUME_ARGUMENTS, consumer_refused, forget
 from ..subscription import CONSUME, DECLARE, EMIT, NEVER, REST, Subscription
 from .channels import AMQP_ERRORS, close, reason_of, refusal_of

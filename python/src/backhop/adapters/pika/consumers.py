@@ -18,10 +18,11 @@ from ... import _backhop as c
 from ..._checks import wait_limit
 from ..._errors import ArgumentTypeError, Error
 from ..._times import Seconds
+from ...breaker import now_ms
 from ...observe.event import Fields
 from ...observe.health import Health, State
 from ...topology import Topology
-from ..calls import Deliveries, now_ms
+from ..calls import Deliveries
 from ..declaring import CONSUME_ARGUMENTS, Refusal, consumer_refused, forget
 from ..subscription import CONSUME, DECLARE, EMIT, NEVER, REST, Subscription
 from .channels import asynchronous
