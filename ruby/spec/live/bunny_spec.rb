@@ -102,10 +102,13 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         count = 80
         consumer = nil
         is_held = false
+        begun = Queue.new
         handler = lambda do |message|
-          # Holds the confirms, once the client has all messages.
-          until_true { is_held || consumer.backlog >= count - 8 } unless message.body == "opens the channel"
-          is_held = proxy.hold unless message.body == "opens the channel"
+          raise Backhop::Park, "why" if message.body == "opens the channel"
+
+          begun.push(message)
+          until_true { is_held || begun.size + consumer.backlog >= count } # the client has all messages
+          is_held = proxy.hold # the confirms
           raise Backhop::Park, "why"
         end
         connected(client, proxy.url, queue, handler, **options) do |made|
