@@ -111,7 +111,6 @@ class Settling(BaseRetrier[aio_pika.abc.AbstractChannel]):
 
     def _succeeded(self, message: Message) -> asyncio.Future[None] | None:
         """Acknowledges a message. The result is done when that is written; None if nothing is."""
-        self._check_fork()  # a handler may return in a child that it forked
         self._record(message, OK)
         if message._original.is_lost:
             self._lost_ack(message)

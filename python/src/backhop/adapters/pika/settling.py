@@ -169,7 +169,6 @@ class Settling(BaseRetrier[Any]):
         return message
 
     def _succeeded(self, message: Message) -> None:
-        self._check_fork()  # a handler may return in a child that it forked
         self._record(message, OK)
         if self._acknowledge(message, c.BH_ACTION_ACK):
             self._flush()
@@ -184,7 +183,6 @@ class Settling(BaseRetrier[Any]):
         return False
 
     def _failed(self, message: Message, error: BaseException) -> None:
-        self._check_fork()
         try:
             plan = self._plan(message, error)
         except Error as problem:
