@@ -16,6 +16,7 @@ from backhop.adapters.copies import Copy
 from backhop.adapters.frames import How
 from backhop.adapters.publisher import Publisher
 from backhop.adapters.retrier import BaseRetrier
+from backhop.adapters.session import Session
 from backhop.decider import Decider
 from backhop.delivery import PROPERTIES as NUMBERS
 from backhop.plan import Result
@@ -37,6 +38,13 @@ class Connection:
     """A client's."""
 
 
+class BareRetrier(BaseRetrier[None, Session]):
+    """A retrier without a client."""
+
+    def _begin(self, channel: None, *parts: Any) -> Session:
+        return Session(channel, *parts)
+
+
 class NotingPublisher(Publisher):
     """Its connection is open, and its actions are noted."""
 
@@ -45,7 +53,7 @@ class NotingPublisher(Publisher):
     _is_blocked = False
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(BaseRetrier(None, "orders", **options), TIMEOUT)
+        super().__init__(BareRetrier(None, "orders", **options)._session, TIMEOUT)
         self.written: list[Copy] = []
         self.pending_at_write: list[int] = []
         self.settled: list[tuple[int, How]] = []
@@ -332,13 +340,14 @@ def test_a_listener_that_fails_is_logged_and_breaks_nothing(caplog: pytest.LogCa
 def test_pending_may_be_asked_while_a_connection_is_added() -> None:
     adapter = pytest.importorskip("backhop.aio_pika")
     retrier = adapter.Retrier.__new__(adapter.Retrier)
-    retrier._publishers = {}
+    publishers: dict[int, Any] = {}
+    retrier._session = SimpleNamespace(publishers=publishers)
 
     class Growing:
         @property
         def pending(self) -> int:
-            retrier._publishers[len(retrier._publishers)] = self
+            publishers[len(publishers)] = self
             return 1
 
-    retrier._publishers[0] = Growing()
+    publishers[0] = Growing()
     assert retrier.pending == 1

@@ -39,7 +39,7 @@ from .declaring import declaring, forget
 from .frames import How
 from .orphans import Orphans, end_call
 from .replay import unreadable
-from .retrier import BaseRetrier
+from .session import Session
 from .watch import Watch
 
 _REST, _PUBLISH, _EMIT, _DECLARE = (
@@ -74,12 +74,12 @@ class Publisher(ClientPublisher):
     Any number of copies is in flight at a time.
     """
 
-    def __init__(self, retrier: BaseRetrier[Any], confirm_timeout: float) -> None:
-        ledger = made(c.bh_ledger_new(retrier._back_off, os.urandom(_RANDOM_BYTES)))
+    def __init__(self, session: Session, confirm_timeout: float) -> None:
+        ledger = made(c.bh_ledger_new(session.back_off, os.urandom(_RANDOM_BYTES)))
         check(c.Ledger_set_confirm_timeout_ms(ledger, milliseconds(confirm_timeout)))
         self._confirm_timeout = confirm_timeout
-        self._retrier = retrier
-        self._events = retrier._events
+        self._session = session
+        self._events = session.events
         self._ledger = ledger
         self._copies: dict[int, Copy] = {}  # by their entries
         self._orphans = Orphans()
@@ -100,7 +100,7 @@ class Publisher(ClientPublisher):
         )  # to be called after the ledger's steps
         self._clock = LedgerClock(min(_LONGEST_STRIDE, confirm_timeout / 2))
         self._timer: float | None = None
-        self.watch = Watch(self)
+        self.watch = Watch(self, session)
         """Looks for the return exchange."""
 
     @property
@@ -134,10 +134,10 @@ class Publisher(ClientPublisher):
             if replayed:
                 replayed(unreadable(problem))
             else:
-                self._retrier._forget_call(message)
+                self._session.forget_call(message)
                 self.refuse(original, message._history, problem)
             return
-        copy.call = 0 if replayed else self._retrier._keep_call(message, original)
+        copy.call = 0 if replayed else self._session.keep_call(message, original)
         copy.replayed = replayed
         kind = c.bh_event_of_copy(copy.action)
         if not replayed and self._events.wants(kind):
@@ -173,8 +173,8 @@ class Publisher(ClientPublisher):
 
     def _settle_entry(self, entry: int, copy: Copy) -> None:
         """Enters what becomes of the message into the ledger."""
-        rung_ms = copy.rung_ms if self._retrier._makes_rungs else 0
-        rung_ms = rung_ms or (_BASE_MS if self._retrier._restores else 0)
+        rung_ms = copy.rung_ms if self._session.makes_rungs else 0
+        rung_ms = rung_ms or (_BASE_MS if self._session.restores else 0)
         settle = c.Ledger_settle
         check(
             settle(
@@ -236,14 +236,14 @@ class Publisher(ClientPublisher):
             )  # None: they needed no acknowledgement
         count, self._redelivered, self._was_blocked = self._redelivered, 0, False
         self._orphans.give_up()
-        if not is_wanted and (count or self._retrier._consumes(self._connection)):
+        if not is_wanted and (count or self._session.consumes(self._connection)):
             status = ConnectionFailedError.status
             why: Fields = {
                 "status": status,
                 "connection": "consume",
                 "count": count,
                 "cause": str(reason),
-                **self._retrier._held(self._connection),
+                **self._session.held(self._connection),
             }
             self._emit_of_connection(self._events.new(c.BH_EVENT_DISCONNECTED, why))
         self._pump()
@@ -294,7 +294,7 @@ class Publisher(ClientPublisher):
 
     def _doubt(self) -> None:
         """Forgets the declarations, because some exchanges or queues may be deleted."""
-        self._retrier._doubt()
+        self._session.doubt()
         forget(self._connection)
         c.Ledger_forget_rungs(self._ledger)
 
@@ -343,9 +343,9 @@ class Publisher(ClientPublisher):
 
     def _dismiss(self, channel: Any, tag: int, how: How) -> None:
         if not self._settle(channel, tag, how):
-            self._retrier._lose_acks(channel)
+            self._session.lose_acks(channel)
         elif how != "requeue":
-            self._retrier._settled(channel)
+            self._session.settled(channel)
 
     def _publish(self, entry: int, tag: int) -> None:
         copy = self._copies[entry]
@@ -359,8 +359,8 @@ class Publisher(ClientPublisher):
 
     def _declare_rung(self, rung_ms: int) -> None:
         """Declares a rung that copies wait for. One rung at a time."""
-        retrier = self._retrier
-        needed = [] if retrier._is_declared else [0]
+        session = self._session
+        needed = [] if session.is_declared else [0]
         if rung_ms != _BASE_MS:
             needed.append(rung_ms)
         self._is_declaring = True
@@ -368,14 +368,14 @@ class Publisher(ClientPublisher):
         def declared(error: Error | None) -> None:
             self._is_declaring = False
             if error is None:
-                retrier._is_declared = True
+                session.is_declared = True
             else:
                 self._problem = str(error)
             c.Ledger_rung(self._ledger, rung_ms, error.status if error else 0, self._clock.now_ms())
             self._pump()
 
         if needed:
-            steps = declaring(retrier.topology, rungs=needed, connection=self._connection)
+            steps = declaring(session.topology, rungs=needed, connection=self._connection)
             self._declare(steps, declared)
         else:
             declared(None)
@@ -483,7 +483,7 @@ class Publisher(ClientPublisher):
         """Returns the reason of the last step, as a text."""
         return in_seconds(
             c.Ledger_text(
-                self._ledger, exchange, routing_key, self._problem, self._retrier._undeclared
+                self._ledger, exchange, routing_key, self._problem, self._session.undeclared
             )
         )
 
@@ -503,7 +503,7 @@ class Publisher(ClientPublisher):
 
     def _emit_of_connection(self, event: c.Event) -> None:
         """Emits an event that the consumers' health depends on."""
-        self._retrier._observe(event)
+        self._session.observe(event)
         self._emit(event)
 
     def _emit(self, event: c.Event, exception: BaseException | None = None) -> None:

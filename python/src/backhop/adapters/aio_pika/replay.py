@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import Protocol
 
 import aio_pika
 import aiormq
@@ -12,28 +11,11 @@ from aiormq.abc import AbstractChannel as WireChannel
 from aiormq.abc import AbstractConnection as WireConnection
 
 from ..._errors import Error
-from ...decider import Decider
-from ...topology import Topology
 from ..declaring import replay_refused
 from ..replay import goes_on, replayed_messages, replayed_queues, skips_queue, unreadable
 from .channels import close, refusal_of
 from .message import Message
-from .publisher import AioPikaPublisher
-
-
-class ReplayingRetrier(Protocol):
-    """The part of the retrier that a replay uses."""
-
-    _decider: Decider
-
-    @property
-    def topology(self) -> Topology: ...
-
-    def _publisher(self, connection: WireConnection) -> AioPikaPublisher: ...
-
-    def _read(self, incoming: aio_pika.abc.AbstractIncomingMessage) -> Message: ...
-
-    def _owns(self, message: Message) -> bool: ...
+from .session import AioPikaSession
 
 
 class Replay:
@@ -47,15 +29,15 @@ class Replay:
 
     def __init__(
         self,
-        retrier: ReplayingRetrier,
+        session: AioPikaSession,
         connection: WireConnection,
         most: int | None,
         queues: list[tuple[str, bool]] | None = None,
     ) -> None:
-        self._retrier = retrier
+        self._session = session
         self._connection = connection
         self._most = math.inf if most is None else most
-        self._queues = queues or replayed_queues(retrier.topology)
+        self._queues = queues or replayed_queues(session.topology)
         self.foreign = 0
         """The number of messages of other work queues, which stay."""
         self.count = 0
@@ -78,7 +60,7 @@ class Replay:
             self.error = error
             raise
         finally:
-            await self._retrier._publisher(self._connection).writer.flush()
+            await self._session.publisher(self._connection).writer.flush()
             await close(channel)
 
     async def _replay_queue(self, channel: WireChannel, queue: str, is_shared: bool) -> None:
@@ -92,7 +74,7 @@ class Replay:
                 is_counted = True
                 remaining = replayed_messages(behind, is_shared)
             remaining -= 1
-            if is_shared and not self._retrier._owns(message):
+            if is_shared and not self._session.owns(message):
                 self.foreign += 1
                 continue  # it is requeued when the channel closes
             try:
@@ -113,13 +95,13 @@ class Replay:
             refusal = refusal_of(error)
             if not refusal.code:  # it was not the broker
                 raise
-            refused = replay_refused(self._retrier.topology, queue, refusal)
+            refused = replay_refused(self._session.topology, queue, refusal)
             if skips_queue(refused, is_shared):
                 return None, 0
             raise refused from error
         if delivered.delivery_tag is None:
             return None, 0
-        message = self._retrier._read(aio_pika.IncomingMessage(delivered))
+        message = self._session.read(aio_pika.IncomingMessage(delivered))
         return message, delivered.message_count or 0
 
     async def _replay_one(self, message: Message) -> None:
@@ -128,11 +110,11 @@ class Replay:
         :raises Error: if it stays in its queue
         """
         try:
-            plan = self._retrier._decider.replay(message.history)
+            plan = self._session.decider.replay(message.history)
         except Exception as problem:
             raise unreadable(problem) from problem
         done: asyncio.Future[Error | None] = asyncio.get_running_loop().create_future()
-        publisher = self._retrier._publisher(self._connection)
+        publisher = self._session.publisher(self._connection)
         publisher.settle(plan, message, message._original, replayed=done.set_result)
         if error := await done:
             raise error

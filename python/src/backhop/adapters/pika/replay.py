@@ -4,35 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import pika.exceptions
 import pika.spec
 
 from ..._errors import ConnectionFailedError, Error
-from ...decider import Decider
-from ...topology import Topology
 from ..declaring import CLOSED, Refusal, replay_refused
 from ..replay import goes_on, replayed_messages, replayed_queues, skips_queue, unreadable
-from .message import Message
-from .publisher import PikaPublisher
-
-
-class ReplayingRetrier(Protocol):
-    """The part of the retrier that a replay uses."""
-
-    _connection: Any
-    _decider: Decider
-    _publisher: PikaPublisher
-
-    @property
-    def topology(self) -> Topology: ...
-
-    def _open_channel(self, opened: Callable[[Any], None]) -> Any: ...
-
-    def _read(self, method: Any, properties: Any, body: bytes, channel: Any) -> Message: ...
-
-    def _owns(self, message: Message) -> bool: ...
+from .session import PikaSession
 
 
 class Replay:
@@ -50,15 +30,15 @@ class Replay:
 
     def __init__(
         self,
-        retrier: ReplayingRetrier,
+        session: PikaSession,
         most: int | None,
         done: Callable[[int, Error | None], None],
         queues: list[tuple[str, bool]] | None = None,
     ) -> None:
-        self._retrier = retrier
+        self._session = session
         self._done = done
         self._most = math.inf if most is None else most
-        self._queues = queues or replayed_queues(retrier.topology)
+        self._queues = queues or replayed_queues(session.topology)
         self._queue = ""
         self._is_shared = False
         self._channel: Any = None
@@ -82,9 +62,9 @@ class Replay:
         self._queue, self._is_shared = self._queues.pop(0)
         self._remaining, self._is_counted = 1, False
         try:
-            self._channel = self._retrier._open_channel(lambda _: self._next())
+            self._channel = self._session.open_channel(lambda _: self._next())
         except pika.exceptions.AMQPError as error:
-            is_open = self._retrier._connection.is_open
+            is_open = self._session.connection.is_open
             why = f"no channel can be opened: {error!r}" if is_open else CLOSED
             self._end(ConnectionFailedError(why))
             return
@@ -121,23 +101,23 @@ class Replay:
         self._next()
 
     def _got(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        retrier = self._retrier
+        session = self._session
         self._is_getting = False
         if not self._is_counted:  # a busy broker answers a passive declare of a quorum queue with 0
             self._is_counted = True
             self._remaining = replayed_messages(method.message_count, self._is_shared)
         self._remaining -= 1
-        message = retrier._read(method, properties, body, channel)
-        if self._is_shared and not retrier._owns(message):
+        message = session.read(method, properties, body, channel)
+        if self._is_shared and not session.owns(message):
             self.foreign += 1  # it is requeued when the channel closes
         else:
             try:
-                plan = retrier._decider.replay(message.history)
+                plan = session.decider.replay(message.history)
             except Exception as error:
                 self._fail(unreadable(error))
             else:
                 self._in_flight += 1
-                retrier._publisher.settle(plan, message, message._original, replayed=self._replayed)
+                session.publisher.settle(plan, message, message._original, replayed=self._replayed)
         self._next()
 
     def _replayed(self, error: Error | None) -> None:
@@ -158,7 +138,7 @@ class Replay:
             self._end(ConnectionFailedError(f"the channel was closed: {reason}"))
             return
         refusal = Refusal(reason.reply_code, reason.reply_text)
-        refused = replay_refused(self._retrier.topology, self._queue, refusal)
+        refused = replay_refused(self._session.topology, self._queue, refusal)
         self._end(self._error if skips_queue(refused, self._is_shared) else refused)
 
     def _end(self, error: Error | None) -> None:
