@@ -87,7 +87,6 @@ class Session:
         self.confirm_timeout = confirm_timeout
         self.restores = False
         """True if declare() made the topology, and may make it again."""
-        self.is_declared = True
         self.was_declared = False
         """True after declare() or verify() was called."""
         self.consumers: set[Any] = set()
@@ -370,7 +369,3 @@ class Session:
         check(c.Event_set_string(event, c.BH_FIELD_QUEUE, self.topology.queue))
         check(c.Event_set_plan(event, plan._handle))
         return PoisonError(c.Event_line(event))
-
-    def doubt(self) -> None:
-        """Forgets that the topology is declared, because some of it may be deleted."""
-        self.is_declared = not self.restores

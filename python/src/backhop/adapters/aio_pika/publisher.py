@@ -48,7 +48,7 @@ class _ConfirmChannel:
             Exception,
             asyncio.CancelledError,
         ) as error:  # a connection that is closed cancels who waits
-            self._publisher._unopened(error)
+            self._publisher._unopened(repr(error))
             return
         self._pass_on = wire.frames.put
         wire.frames.put = self._put  # type: ignore[method-assign, assignment]

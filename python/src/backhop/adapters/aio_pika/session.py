@@ -51,7 +51,10 @@ class AioPikaSession(Session):
     async def declare(self) -> None:
         """Declares or verifies, by the mode. As the retrier's."""
         await self.declare_by(self.declaring)
-        self.restores = self.restores or self.mode == "create"
+        if self.mode == "create":
+            self.restores = True
+            for publisher in self.publishers.values():
+                publisher.declared()
 
     async def declare_by(self, steps: Callable[[WireConnection], Steps]) -> None:
         self.check_fork()

@@ -83,7 +83,7 @@ class PikaPublisher(Publisher):
         try:
             channel = self._open_channel(self._opened)
         except pika.exceptions.AMQPError as error:
-            self._unopened(error)
+            self._unopened(repr(error))
             return None
         channel.add_on_close_callback(self._closed_by)
         return channel

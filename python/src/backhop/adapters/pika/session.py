@@ -73,7 +73,9 @@ class PikaSession(Session):
         ends: list[Error | None] = []
 
         def done(error: Error | None) -> None:
-            self.restores = self.restores or (error is None and makes)
+            if error is None and makes:
+                self.restores = True
+                self.publisher.declared()
             ends.append(error)
             if self.blocking is not None:
                 return
