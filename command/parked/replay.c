@@ -151,13 +151,13 @@ static void looked(void *data)
 }
 
 /* Stops if too many replayed messages wait for a retry: with a policy of many attempts it takes long until they are
- * parked again. */
+ * parked again. Two looks must count them. */
 static void look_for_waiting(replay *self, int64_t now_ms)
 {
     int64_t stop_after = self->options->stop_after, done = self->mover.done;
     waiting_look(&self->waits, now_ms, 0);
-    int64_t failed = waiting_again(&self->waits, done - self->again) + self->again;
-    if (stop_after > 0 && self->waits.more > 0 && failed >= waiting_limit(stop_after, done, self->waits.before))
+    int64_t failed = waiting_still(&self->waits, done - self->again) + self->again;
+    if (stop_after > 0 && self->waits.lasting > 0 && failed >= waiting_limit(stop_after, done, self->waits.before))
         self->end = "replayed messages failed again and wait for a retry";
 }
 

@@ -113,8 +113,9 @@ void waiting_look(waiting *self, int64_t now_ms, int must_look)
 {
     if (self->count == 0 || (!must_look && now_ms < self->next_ms))
         return;
-    int64_t found = count_all(self) - count_probes(self), end_ms = bh__monotonic_ms();
+    int64_t found = count_all(self) - count_probes(self), end_ms = bh__monotonic_ms(), last = self->more;
     self->more = found > self->before ? found - self->before : 0;
+    self->lasting = last < self->more ? last : self->more;
     self->next_ms = end_ms + (end_ms - now_ms) * SHARE;
     if (self->next_ms < now_ms + LOOK_MS)
         self->next_ms = now_ms + LOOK_MS;

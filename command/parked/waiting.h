@@ -23,6 +23,7 @@ typedef struct waiting {
     size_t count;
     int64_t before;    /* messages in them before the replay */
     int64_t more;      /* messages above `before`, as of the last look; 0: none, or not known */
+    int64_t lasting;   /* the smaller of `more` in the last two looks: one may count a part of the probes of doctor */
     int64_t next_ms;   /* monotonic: no look before */
     int64_t parked_ms; /* how long a message that fails each attempt is retried; -1: the policy has no limit */
 } waiting;
@@ -38,6 +39,11 @@ void waiting_look(waiting *self, int64_t now_ms, int must_look);
 static inline int64_t waiting_again(const waiting *self, int64_t done)
 {
     return self->more < done ? self->more : done;
+}
+/* Returns how many of them two looks found. */
+static inline int64_t waiting_still(const waiting *self, int64_t done)
+{
+    return self->lasting < done ? self->lasting : done;
 }
 /*
  * Returns how many replayed messages have to wait or be parked to stop a replay. That is `stop_after`, or a tenth of

@@ -1,6 +1,5 @@
 """The page of `backhop web` in a browser, on a broker."""
 
-import contextlib
 import http.server
 import json
 import os
@@ -13,7 +12,7 @@ import time
 import unittest
 
 from browser import SCREENS, Browser, chromium
-from harness import LIMIT_S, LiveCase, SlowChannel, broker_ctl, drain, rig
+from harness import LIMIT_S, LiveCase, broker_ctl, drain, rig
 from webclient import Web
 
 HOSTILE = '"><img src=x onerror=alert(1)><script>alert(2)</script>'
@@ -200,14 +199,16 @@ class Operator(PageCase):
         queue = self.parked(1, "bad")
         rig("fill", queue + ".parked", 70000)
         self.await_ready(queue + ".parked", 70001)
-        way = self.enterContext(contextlib.closing(SlowChannel(deliveries=25000)))  # then silent for a second or more
+        way = self.gate(deliveries=10**9)
         browser = self.open("--uri", way.url, queue)
         page = browser.page
         page.get_by_text(f"70,001 messages in {queue}.parked").wait_for()
         browser.look()
+        way.allowed = way.passed + 25000
         page.get_by_role("button", name="Read all").click()
-        page.get_by_text("0 of 1 queue read to the end").wait_for()
-        page.get_by_role("button", name="Stop reading").click()
+        with way.trickling():  # the reading goes on, and has no end before it is stopped
+            page.get_by_text("0 of 1 queue read to the end").wait_for()
+            page.get_by_role("button", name="Stop reading").click()
         page.get_by_text("The reading was stopped. These groups are a part").wait_for()
         page.get_by_text(re.compile("^≥ ")).first.wait_for()
         page.get_by_role("button", name="Read all").wait_for()

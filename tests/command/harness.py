@@ -307,6 +307,19 @@ class Gate(Proxy):
                     self.allow(step)
             time.sleep(0.01)
 
+    @contextlib.contextmanager
+    def trickling(self) -> Iterator[None]:
+        """Lets one more pass each 10 ms, and all the rest at the end."""
+        is_over = threading.Event()
+        thread = threading.Thread(target=self.open_until, args=(is_over.is_set,))
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+            self.open()
+
     def open(self) -> None:
         self.allow(10**9)
 

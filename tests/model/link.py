@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import amqp
 
-LIMIT_S = 30.0  # for whatever a step waits for
+LIMIT_S = 120.0  # for whatever a step waits for: RabbitMQ 3.10, busy, took 30 s to declare 255 priorities
 
 
 class Failure(Exception):
