@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -76,7 +75,7 @@ class Gate(ABC, Generic[MessageT]):
         self._is_over = True
         while self._held:
             message = self._held.popleft()
-            if self._is_here(message):
+            if self._session.can_settle(message):
                 self._session.give_back(message)
             else:
                 self._session.forget_call(message)
@@ -95,7 +94,7 @@ class Gate(ABC, Generic[MessageT]):
             call, wait_ms = self._breaker._permit(message)
             if call is not None:
                 call.ignore()
-            if self._is_here(message):
+            if self._session.can_settle(message):
                 self._session.defer(message, wait_ms)
             else:
                 self._session.forget_call(message)
@@ -176,7 +175,7 @@ class Gate(ABC, Generic[MessageT]):
 
     def forget_lost(self) -> None:
         """Forgets messages whose channel is closed: the broker delivers them again."""
-        while self._held and not self._is_here(self._held[0]):
+        while self._held and not self._session.can_settle(self._held[0]):
             message = self._held.popleft()
             self._session.forget_call(message)
             self._dropped(message)
@@ -192,7 +191,7 @@ class Gate(ABC, Generic[MessageT]):
         if self._is_gone or (self._due_ms is not None and self._due_ms <= due_ms):
             return
         self._due_ms = due_ms
-        self._later(max(0, due_ms - now_ms()) / 1000, partial(self._due, due_ms))
+        self._session.later(max(0, due_ms - now_ms()) / 1000, partial(self._due, due_ms))
 
     def _due(self, due_ms: int) -> None:
         """A timer ended."""
@@ -213,16 +212,8 @@ class Gate(ABC, Generic[MessageT]):
         return True
 
     @abstractmethod
-    def _is_here(self, message: MessageT) -> bool:
-        """Returns whether a message can be settled."""
-
-    @abstractmethod
     def _start(self, message: MessageT) -> None:
         """Starts the handler of a message. Calls ``ended`` when that ends."""
-
-    @abstractmethod
-    def _later(self, delay: float, callback: Callable[[], None]) -> None:
-        """Calls ``callback`` after ``delay`` seconds, if the connection is open then."""
 
     def _dropped(self, message: MessageT) -> None:
         """A held message was settled, given back or forgotten."""

@@ -120,6 +120,14 @@ class Session:
         self.forget_call(message)
         self.flush()
 
+    def later(self, delay: float, callback: Callable[[], None]) -> None:
+        """Calls back after ``delay`` seconds, while the connection is open. May run handlers."""
+        raise NotImplementedError
+
+    def can_settle(self, message: Any) -> bool:
+        """Returns False if the channel of a message is closed: the broker delivers it again."""
+        raise NotImplementedError
+
     def refuse(self, message: Any, problem: Exception) -> None:
         """Abandons a message that cannot be copied."""
         raise NotImplementedError

@@ -9,7 +9,6 @@ from typing import Any
 
 from ...breaker import Breaker
 from ..gate import Gate
-from .channels import AioPikaOriginal
 from .message import Message
 from .session import AioPikaSession
 
@@ -22,7 +21,6 @@ class AioPikaGate(Gate[Message]):
 
     def __init__(self, session: AioPikaSession, breaker: Breaker) -> None:
         super().__init__(session, breaker)
-        self._aio_pika = session
         self._waiting: dict[Message, asyncio.Future[bool]] = {}
 
     async def admitted(self, message: Message) -> bool:
@@ -42,10 +40,6 @@ class AioPikaGate(Gate[Message]):
         finally:
             self._waiting.pop(message, None)
 
-    def _is_here(self, message: Message) -> bool:
-        original: AioPikaOriginal = message._original
-        return not original.is_lost
-
     def _start(self, message: Message) -> None:
         self._answer(message, True)
 
@@ -56,10 +50,6 @@ class AioPikaGate(Gate[Message]):
         waiting = self._waiting.get(message)
         if waiting is not None and not waiting.done():
             waiting.set_result(may_run)
-
-    def _later(self, delay: float, callback: Callable[[], None]) -> None:
-        if not self._aio_pika.is_over():
-            asyncio.get_running_loop().call_later(delay, callback)
 
 
 def gated(session: AioPikaSession, start: Start) -> tuple[Start, AioPikaGate | None]:

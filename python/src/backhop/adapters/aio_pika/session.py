@@ -98,6 +98,13 @@ class AioPikaSession(Session):
         # It is lost, and aio-pika connects again.
         asyncio.get_running_loop().call_later(Watch.pause, self.follow)
 
+    def later(self, delay: float, callback: Callable[[], None]) -> None:
+        if not self.is_over():
+            asyncio.get_running_loop().call_later(delay, callback)
+
+    def can_settle(self, message: Message) -> bool:
+        return not message._original.is_lost
+
     def is_closing(self) -> bool:
         """Returns whether the application closes the connection.
 

@@ -29,7 +29,6 @@ class PikaGate(Gate[Message]):
         has_room: Callable[[], bool] = lambda: True,
     ) -> None:
         super().__init__(session, breaker)
-        self._pika = session
         self._begin = start
         self._is_free = has_room
 
@@ -37,20 +36,8 @@ class PikaGate(Gate[Message]):
     def _has_room(self) -> bool:
         return self._is_free()
 
-    def _is_here(self, message: Message) -> bool:
-        return message._original.is_here
-
     def _start(self, message: Message) -> None:
         self._begin(message)
-
-    def _later(self, delay: float, callback: Callable[[], None]) -> None:
-        connection, blocking = self._pika.connection, self._pika.blocking
-        if not connection.is_open:
-            return
-        if blocking is None:
-            connection._adapter_call_later(delay, callback)
-        else:
-            blocking.call_later(delay, callback)  # there a handler may run
 
 
 def gated(

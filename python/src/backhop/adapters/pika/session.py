@@ -102,6 +102,17 @@ class PikaSession(Session):
         check_broker(self.topology, self.connection.server_properties)
         yield from steps
 
+    def later(self, delay: float, callback: Callable[[], None]) -> None:
+        if not self.connection.is_open:
+            return
+        if self.blocking is None:
+            self.connection._adapter_call_later(delay, callback)
+        else:
+            self.blocking.call_later(delay, callback)  # there a handler may run
+
+    def can_settle(self, message: Message) -> bool:
+        return message._original.is_here
+
     def has_copies_of(self, channel: object) -> bool:
         return self.publisher.has_copies_of(channel)
 
