@@ -95,6 +95,28 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert circle(graph()) == []
 
 
+def test_no_folders_import_each_other_in_a_circle() -> None:
+    def folder(name: str) -> str:
+        return name.rpartition(".")[0] or "backhop"
+
+    folders: dict[str, set[str]] = {}
+    for name, found in graph().items():
+        known = folders.setdefault(folder(name), set())
+        known |= {folder(each) for each in found} - {folder(name), "backhop"}
+    del folders["backhop"]  # its modules are on several floors
+    assert circle(folders) == []
+
+
+def test_every_import_of_the_package_is_relative_so_that_the_graph_has_it() -> None:
+    def is_absolute(node: ast.AST) -> bool:
+        if isinstance(node, ast.ImportFrom):
+            return not node.level and (node.module or "").partition(".")[0] == "backhop"
+        return isinstance(node, ast.Import) and any(each.name.partition(".")[0] == "backhop" for each in node.names)
+
+    trees = {name: ast.parse(path.read_text()) for name, path in modules().items()}
+    assert not [name for name, tree in trees.items() if any(map(is_absolute, ast.walk(tree)))]
+
+
 def test_the_worker_and_the_adapters_do_not_import_each_other() -> None:
     def sides(name: str) -> set[str]:
         return {name.partition(".")[0]} & {"adapters", "worker"}

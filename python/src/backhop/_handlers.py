@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import logging
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -10,6 +13,8 @@ from typing import TypeVar
 from ._checks import function
 from ._errors import ArgumentTypeError
 from ._exceptions import is_kind
+
+LOGGER = logging.getLogger("backhop")
 
 MessageT = TypeVar("MessageT")
 
@@ -72,6 +77,33 @@ async def awaited(handle: Callable[[MessageT], object], message: MessageT) -> No
         result = await result
     if result is not None:
         _check_result(result, "nothing awaits it: await it in the handler")
+
+
+def end_child(process: int, error: BaseException | None = None) -> None:
+    """Ends this process if it is a child that the handler forked.
+
+    The child would consume beside its parent on the same connection, and its ``with`` blocks would
+    close that connection.
+
+    :param process: the id of the process that called the handler
+    :param error: what the handler raised
+    """
+    if os.getpid() == process:
+        return
+    status = 1
+    if error is not None and is_kind(error, SystemExit):
+        code = getattr(error, "code", None)
+        status = code if isinstance(code, int) else int(code is not None)
+    else:
+        text = (
+            "the handler ended in a child process that it forked: the child ends too, because its "
+            "parent has the connection; end the child with os._exit() in the handler"
+        )
+        LOGGER.error("%s", text, exc_info=error)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(status & 0xFF)
 
 
 def _check_result(result: object, unawaited: str) -> None:

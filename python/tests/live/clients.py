@@ -364,9 +364,9 @@ def break_channel(client: Any, consumer: Any) -> None:
 def channels_of(consumer: Any) -> int:
     """Returns the number of open channels of a consumer's connection."""
     if hasattr(consumer, "call") and hasattr(consumer, "loop"):
-        wire = consumer.call(consumer.retrier._wire_connection())
+        wire = consumer.call(consumer.retrier._session.wire_connection())
         return sum(channel is not None for channel in list(wire.channels.values()))
-    return sum(channel.is_open for channel in list(consumer.retrier._connection._channels.values()))
+    return sum(channel.is_open for channel in list(consumer.retrier._session.connection._channels.values()))
 
 
 @contextlib.contextmanager

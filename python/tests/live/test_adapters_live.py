@@ -609,7 +609,7 @@ def test_a_drain_of_pika_waits_for_channels_that_close(broker: Broker, namespace
         retrier = backhop.pika.Retrier(connection.channel(), queue, policy=QUICK, namespace=namespace)
         retrier.declare()
         ends: list[Any] = []
-        replay = Replay(retrier, None, lambda *end: ends.append(end))
+        replay = Replay(retrier._session, None, lambda *end: ends.append(end))
         replay.begin()
         run_until(connection, lambda: replay._is_over)
         assert not ends

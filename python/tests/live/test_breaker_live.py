@@ -258,7 +258,7 @@ def test_a_connection_that_is_lost_during_a_pause_consumes_after_it(
         until(lambda: "disconnected" in carried.names())
         broker.publish(b"later", queue)
         broker.holds(queue, 2)  # the copy is back
-        until(lambda: carried.client.call(carried.client.retrier._wire_connection()).is_opened)
+        until(lambda: carried.client.call(carried.client.retrier._session.wire_connection()).is_opened)
         time.sleep(BACK_OFF)  # nothing may happen: it waits for the breaker
         assert (broker.consumers(queue), api.calls) == (0, [])
         clock.go_on()

@@ -75,13 +75,13 @@ def test_house_2_1_a_queue_whose_consumer_is_cancelled_at_once_is_consumed_less_
         return names(events).count(name)
 
     with connected(client, URL, queue, lambda _: None, **options) as consumer:
-        declare = consumer.retrier.declare
+        declare = consumer.retrier._session.declare
 
         def counted(*given: Any) -> Any:
             declared.append(time.monotonic())
             return declare(*given)
 
-        consumer.retrier.declare = counted
+        consumer.retrier._session.declare = counted
         consumer.begin_by_itself()
         for losses in range(1, 6):
             until(lambda: count("connected") == losses)  # noqa: B023

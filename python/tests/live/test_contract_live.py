@@ -8,6 +8,7 @@ import contextvars
 import json
 import logging
 import os
+import signal
 import sys
 import threading
 import time
@@ -160,7 +161,24 @@ PARKS_INSIDE: dict[str, Callable[[], BaseException]] = {
     "in a group": lambda: ExceptionGroup("several", [OSError("boom"), backhop.Park("inside")]),  # noqa: F821
     "as a cause": caused_by_a_park,
 }
+# P4-12: how the handler ends in the child, and the status of the child
+FORKED = {"returns": 1, "an error": 1, "SystemExit": 3}
 CONTEXT: contextvars.ContextVar[str] = contextvars.ContextVar("context", default="clean")
+
+
+def fork(variant: str) -> None:
+    """Forks. Waits for the child, and compares its status."""
+    if child := os.fork():
+        end = time.monotonic() + PATIENCE
+        while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+            if time.monotonic() > end:
+                os.kill(child, signal.SIGKILL)
+            time.sleep(0.01)
+        assert os.waitstatus_to_exitcode(ended[1]) == FORKED[variant]
+    elif variant == "an error":
+        raise OSError("boom")
+    elif variant == "SystemExit":
+        sys.exit(3)
 
 
 def ends_of(case: dict[str, Any], variant: str) -> Callable[[Message], object]:
@@ -174,6 +192,9 @@ def ends_of(case: dict[str, Any], variant: str) -> Callable[[Message], object]:
             raise PARKS[variant]()
         if of == "park-inside":
             raise PARKS_INSIDE[variant]()
+        if of == "forks":
+            fork(variant)
+            return None
         if of == "park":
             raise backhop.Park("boom")
         if of == "drop":

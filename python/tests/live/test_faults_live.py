@@ -72,7 +72,7 @@ def test_F1_an_idle_consumer_over_connect_robust_looks_again_after_a_lost_connec
     with connected("aio-pika robust", proxy.url, queue, handler, **options) as consumer:
         consumer.declare()
         consumer.begin() if begins == "wrap" else consumer.begin_by_itself()
-        wire = consumer.call(consumer.retrier._wire_connection())
+        wire = consumer.call(consumer.retrier._session.wire_connection())
         proxy.cut()
         until(lambda: wire.is_closed)
         headers = {"backhop-queue": queue, "backhop-attempts": 1}

@@ -17,7 +17,8 @@ module Backhop
       def exiting? = @is_exiting
 
       # Yields. Returns nil if the block returned, or the exception that it raised. Also returns an
-      # exception if the block returned unfinished work; see {Unfinished}.
+      # exception if the block returned unfinished work; see {Unfinished}. A child process that the block
+      # forked ends here.
       #
       # Raises only exceptions that end the program. If the block ends its thread, or leaves by
       # throw, `thread_ended` gets the error, and returns whether to log it. The thread then ends.
@@ -27,12 +28,15 @@ module Backhop
       # @param thread_ended [#call]
       def error_of(message, listeners, thread_ended)
         is_over = false
+        process = Process.pid
         begin
           result = yield
-        rescue *ENDS_PROGRAM
+        rescue *ENDS_PROGRAM => e
           is_over = true
           raise
         rescue Exception => e # rubocop:disable Lint/RescueException,Lint/SuppressedException
+        ensure
+          end_child(e) unless Process.pid == process
         end
         is_over = true
         e || Unfinished.error_of(result)
@@ -49,6 +53,20 @@ module Backhop
       end
 
       private
+
+      # Ends this process, a child that the handler forked. The child would consume beside its parent on
+      # the same connection, and its `ensure` blocks would close that connection.
+      def end_child(error)
+        return if error.is_a?(SystemExit)
+
+        Backhop.log(Logger::ERROR) do
+          "the handler ended in a child process that it forked: the child ends too, because its parent has the " \
+            "connection; end the child with exit! in the handler#{": #{error.full_message(highlight: false)}" if error}"
+        end
+      ensure
+        [$stdout, $stderr].each(&:flush)
+        exit!(error.is_a?(SystemExit) ? error.status : 1)
+      end
 
       def end_thread(message, listeners, thread_ended)
         error = StateError.new(THREAD_ENDED)

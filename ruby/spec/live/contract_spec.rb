@@ -68,6 +68,9 @@ module Contract
     "throw to an outer tag" => -> { throw TAG }
   }.freeze
 
+  # P4-12: what the child does, and its status
+  FORKED = { "returns" => [-> {}, 1], "an error" => [-> { boom }, 1], "SystemExit" => [-> { exit(3) }, 3] }.freeze
+
   PROGRAMS = {
     "ends-program" => { "SystemExit" => "exit(7)", "Interrupt" => "raise Interrupt",
                         "SignalException" => "raise SignalException, 'TERM'" },
@@ -80,6 +83,16 @@ module Contract
 
   def of(endings) = endings.transform_values { |ending| ->(_play, _message) { ending.call } }
 
+  # Forks. Waits for the child, and compares its status.
+  def fork_child(in_child, status)
+    return in_child.call unless (child = fork)
+
+    limit = Thread.new { sleep(PATIENCE) && Process.kill("KILL", child) }
+    Process.wait(child)
+    limit.kill
+    raise "the child ended with #{$?}" unless $?.exitstatus == status
+  end
+
   # By id, and variant: what the handler does with the play and the message.
   def endings
     @endings ||= {
@@ -90,6 +103,7 @@ module Contract
       "park-subclass" => { "with a text" => ->(*) { raise NoSuchPage, "/old/page" } },
       "park-inside" => { "as a cause" => ->(*) { raise Backhop::Park, "inside" rescue boom } }, # rubocop:disable Style/RescueModifier
       "returns-unfinished" => of(UNFINISHED),
+      "forks" => of(FORKED.transform_values { |ending| -> { fork_child(*ending) } }),
       "drop" => ->(*) { raise Backhop::Drop },
       "retry-after" => ->(*) { raise Backhop::RetryAfter.new("60s", "boom") },
       "throttled" => ->(*) { raise Backhop::Throttled.new("60s", "boom") },

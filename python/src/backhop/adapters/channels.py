@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from .. import _backhop as c
@@ -57,14 +58,16 @@ class DeliveryChannels:
         """Returns the client's channel with this id."""
         return self._channels[id_]
 
-    def close(self, channel: Any) -> tuple[int, int]:
+    def close(self, channel: Any, close: Callable[[c.Ledger, int], int]) -> tuple[int, int]:
         """Closes a channel in the ledger, and returns its id and how many messages were in hand
         from it.
 
         The id is 0 if no message arrived on the channel.
+
+        :param close: Ledger_close_channel or Ledger_lose_channel
         """
         id_ = self._ids.pop(channel, 0)
         if not id_:
             return 0, 0
         del self._channels[id_]
-        return id_, c.Ledger_close_channel(self._ledger, id_)
+        return id_, close(self._ledger, id_)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+from .. import _backhop as c
 from .._errors import Error
 from ..message import Message
 from ..plan import Plan
@@ -15,7 +16,10 @@ from .frames import How
 
 
 class ClientPublisher(ABC):
-    """Opens the channel, writes, settles, declares and schedules over one client."""
+    """Opens the channel, writes, settles, declares and schedules over one client.
+
+    ``_doubt``, ``_emit`` and ``_pump`` are the same over each client.
+    """
 
     _connection: Any
     """The client's connection."""
@@ -66,6 +70,18 @@ class ClientPublisher(ABC):
     @abstractmethod
     def _hand_over(self) -> None:
         """Hands the frames to the connection."""
+
+    @abstractmethod
+    def _doubt(self) -> None:
+        """Forgets the declarations, because some exchanges or queues may be deleted."""
+
+    @abstractmethod
+    def _emit(self, event: c.Event, exception: BaseException | None = None) -> None:
+        """Emits an event, after the ledger's steps."""
+
+    @abstractmethod
+    def _pump(self) -> None:
+        """Executes the ledger's steps until there is none."""
 
     @abstractmethod
     def _declare(self, steps: Steps, done: Callable[[Error | None], None]) -> None:

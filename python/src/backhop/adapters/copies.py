@@ -54,6 +54,7 @@ class Copy:
         "call",
         "channel_id",
         "delay_ms",
+        "emits_stale",
         "error",
         "error_class",
         "event",
@@ -101,6 +102,8 @@ class Copy:
         """Replay: called with None or the error."""
         self.call = 0
         """The kept call of the message's handler; 0: none, or it has ended."""
+        self.emits_stale = False
+        """True if the broker closed the original's channel: a copy without a confirm is stale."""
         self.tag = 0
         """The publisher's sequence number of its last publish; 0 before."""
         self.channel_id = 0

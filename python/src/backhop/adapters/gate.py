@@ -7,49 +7,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
-from weakref import WeakSet
+from typing import Any, Generic, TypeVar
 
 from .. import _backhop as c
 from .._core import made
 from ..breaker import Breaker, Call, now_ms
 from ..message import Message
-from ..observe.events import Events
-from ..observe.health import Health
-from ..topology import Topology
 from .copies import Original
+from .session import OwnConsumer, Session
 
 MessageT = TypeVar("MessageT", bound=Message)
-
-
-class GatedRetrier(Protocol):
-    """The part of the retrier that a gate uses."""
-
-    _events: Events
-    _gates: WeakSet[Any]
-
-    @property
-    def topology(self) -> Topology: ...
-
-    def _defer(self, message: Any, delay_ms: int) -> None: ...
-
-    def _ignore_call(self, message: Message) -> None: ...
-
-    def _give_back(self, message: Any) -> None: ...
-
-    def _forget_call(self, message: Message) -> None: ...
-
-
-class GatedConsumer(Protocol):
-    """The part of a consumer that a gate uses."""
-
-    _health: Health
-
-    def _pause(self) -> None: ...
-
-    def _resume(self) -> None: ...
 
 
 class Gate(ABC, Generic[MessageT]):
@@ -58,18 +26,18 @@ class Gate(ABC, Generic[MessageT]):
     Use it in the thread or the event loop of the connection. A client's subclass starts handlers.
     """
 
-    def __init__(self, retrier: GatedRetrier, breaker: Breaker) -> None:
-        self._retrier = retrier
+    def __init__(self, session: Session, breaker: Breaker) -> None:
+        self._session = session
         self._breaker = breaker
-        self._flow = made(c.bh_flow_new(breaker._single, retrier.topology._handle))
+        self._flow = made(c.bh_flow_new(breaker._single, session.topology._handle))
         self._held: deque[MessageT] = deque()  # the oldest first
         self._is_looking = False
         self._is_limited = False  # the breaker did not permit a message
         self._is_over = False
-        retrier._gates.add(self)
+        session.gates.add(self)
         self._due_ms: int | None = None  # when the next timer ends; None: there is none
         self._latest: Original | None = None  # the delivery that arrived last
-        self.consumer: GatedConsumer | None = None
+        self.consumer: OwnConsumer | None = None
         """The retrier's own consumer. None under ``wrap``: that consumer is the user's."""
 
     @property
@@ -80,7 +48,7 @@ class Gate(ABC, Generic[MessageT]):
     def hold(self, message: MessageT) -> None:
         """Takes a message that arrived, and starts its handler as soon as the breaker permits."""
         if self._is_over:
-            self._retrier._give_back(message)
+            self._session.give_back(message)
             self._dropped(message)
             return
         delivered: Any = message
@@ -99,7 +67,7 @@ class Gate(ABC, Generic[MessageT]):
 
     def ended(self, message: MessageT) -> None:
         """Notes the end of a handler. Its call counts as nothing if it was not recorded."""
-        self._retrier._ignore_call(message)
+        self._session.ignore_call(message)
         self._look_if_due()
 
     def close(self) -> None:
@@ -107,10 +75,10 @@ class Gate(ABC, Generic[MessageT]):
         self._is_over = True
         while self._held:
             message = self._held.popleft()
-            if self._is_here(message):
-                self._retrier._give_back(message)
+            if self._session.can_settle(message):
+                self._session.give_back(message)
             else:
-                self._retrier._forget_call(message)
+                self._session.forget_call(message)
             self._dropped(message)
 
     def leave(self) -> None:
@@ -119,17 +87,17 @@ class Gate(ABC, Generic[MessageT]):
         If their queue was deleted, the broker does not deliver them again. With a strategy that
         cannot defer they stay here.
         """
-        if not c.Topology_defers(self._retrier.topology._handle):
+        if not c.Topology_defers(self._session.topology._handle):
             return
         while self._held:
             message = self._held.popleft()
             call, wait_ms = self._breaker._permit(message)
             if call is not None:
                 call.ignore()
-            if self._is_here(message):
-                self._retrier._defer(message, wait_ms)
+            if self._session.can_settle(message):
+                self._session.defer(message, wait_ms)
             else:
-                self._retrier._forget_call(message)
+                self._session.forget_call(message)
             self._dropped(message)
 
     def look(self) -> None:
@@ -179,7 +147,7 @@ class Gate(ABC, Generic[MessageT]):
             self._emit(event)
         elif kind == c.BH_FLOW_DEFER:
             message = self._held.popleft()
-            self._retrier._defer(message, delay_ms)
+            self._session.defer(message, delay_ms)
             self._dropped(message)
         elif kind == c.BH_FLOW_CANCEL:
             if self.consumer is not None:
@@ -207,23 +175,23 @@ class Gate(ABC, Generic[MessageT]):
 
     def forget_lost(self) -> None:
         """Forgets messages whose channel is closed: the broker delivers them again."""
-        while self._held and not self._is_here(self._held[0]):
+        while self._held and not self._session.can_settle(self._held[0]):
             message = self._held.popleft()
-            self._retrier._forget_call(message)
+            self._session.forget_call(message)
             self._dropped(message)
 
     def _emit(self, kind: int) -> None:
-        event = self._retrier._events.new(kind, {})
+        event = self._session.events.new(kind, {})
         c.Flow_describe(self._flow, event)
         if self.consumer is not None:
             self.consumer._health.observe(event)
-        self._retrier._events.emit(event)
+        self._session.events.emit(event)
 
     def _set_timer(self, due_ms: int) -> None:
         if self._is_gone or (self._due_ms is not None and self._due_ms <= due_ms):
             return
         self._due_ms = due_ms
-        self._later(max(0, due_ms - now_ms()) / 1000, partial(self._due, due_ms))
+        self._session.later(max(0, due_ms - now_ms()) / 1000, partial(self._due, due_ms))
 
     def _due(self, due_ms: int) -> None:
         """A timer ended."""
@@ -244,16 +212,8 @@ class Gate(ABC, Generic[MessageT]):
         return True
 
     @abstractmethod
-    def _is_here(self, message: MessageT) -> bool:
-        """Returns whether a message can be settled."""
-
-    @abstractmethod
     def _start(self, message: MessageT) -> None:
         """Starts the handler of a message. Calls ``ended`` when that ends."""
-
-    @abstractmethod
-    def _later(self, delay: float, callback: Callable[[], None]) -> None:
-        """Calls ``callback`` after ``delay`` seconds, if the connection is open then."""
 
     def _dropped(self, message: MessageT) -> None:
         """A held message was settled, given back or forgotten."""

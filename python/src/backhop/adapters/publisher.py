@@ -31,21 +31,22 @@ from ..history import History
 from ..message import Message
 from ..observe.event import Fields, replay_error
 from ..plan import Plan
+from .calls import CALLS
 from .channels import DeliveryChannels
 from .client import ClientPublisher
 from .clock import LedgerClock
 from .copies import ChannelClosingError, Copy, Original
 from .declaring import declaring, forget
 from .frames import How
-from .orphans import Orphans, end_call
 from .replay import unreadable
-from .retrier import BaseRetrier
+from .session import Session
 from .watch import Watch
 
-_REST, _PUBLISH, _EMIT, _DECLARE = (
+_REST, _PUBLISH, _EMIT, _OPEN, _DECLARE = (
     c.BH_STEP_REST,
     c.BH_STEP_PUBLISH,
     c.BH_STEP_EMIT,
+    c.BH_STEP_OPEN,
     c.BH_STEP_DECLARE,
 )
 _DISMISSALS: dict[int, How] = {
@@ -59,11 +60,11 @@ _CONFIRMED = {
     c.BH_EVENT_PARKED,
     c.BH_EVENT_REPLAYED,
 }
-_REFUSED, _UNCONFIRMED = c.BH_EVENT_REFUSED, c.BH_EVENT_UNCONFIRMED
+_REFUSED, _STALE = c.BH_EVENT_REFUSED, c.BH_EVENT_STALE
+_UNCONFIRMED, _UNAVAILABLE = c.BH_EVENT_UNCONFIRMED, c.BH_EVENT_UNAVAILABLE
+_HAVE_COPIES = {c.BH_STATE_DUE, c.BH_STATE_SENT, c.BH_STATE_WAITING, c.BH_STATE_CONFIRMED}
 _NEVER = -1  # of Ledger_due_ms
 _RANDOM_BYTES = 8
-_BASE_MS = 1
-"""The ledger's rung for everything that is no rung on demand; no real rung is so short."""
 _LONGEST_STRIDE = 1.0  # seconds
 
 
@@ -74,19 +75,19 @@ class Publisher(ClientPublisher):
     Any number of copies is in flight at a time.
     """
 
-    def __init__(self, retrier: BaseRetrier[Any], confirm_timeout: float) -> None:
-        ledger = made(c.bh_ledger_new(retrier._back_off, os.urandom(_RANDOM_BYTES)))
+    def __init__(self, session: Session, confirm_timeout: float) -> None:
+        ledger = made(c.bh_ledger_new(session.back_off, os.urandom(_RANDOM_BYTES)))
         check(c.Ledger_set_confirm_timeout_ms(ledger, milliseconds(confirm_timeout)))
-        self._confirm_timeout = confirm_timeout
-        self._retrier = retrier
-        self._events = retrier._events
+        c.Ledger_set_restores(ledger, session.restores)
+        self._session = session
+        self._events = session.events
         self._ledger = ledger
         self._copies: dict[int, Copy] = {}  # by their entries
-        self._orphans = Orphans()
         self._channels = DeliveryChannels(ledger)
         self._channel: Any = None  # publishes
-        self._publisher_id = 0  # of that channel, in the ledger
-        self._is_ready = False
+        self._publisher_id = 0  # of that channel, in the ledger; 0: it is not open
+        self._may_write = True  # until the channel closes
+        self._must_open = False  # a step wants the channel
         self._is_pumping = False
         self._was_blocked = False
         self._redelivered = (
@@ -100,7 +101,7 @@ class Publisher(ClientPublisher):
         )  # to be called after the ledger's steps
         self._clock = LedgerClock(min(_LONGEST_STRIDE, confirm_timeout / 2))
         self._timer: float | None = None
-        self.watch = Watch(self)
+        self.watch = Watch(self, session)
         """Looks for the return exchange."""
 
     @property
@@ -134,10 +135,10 @@ class Publisher(ClientPublisher):
             if replayed:
                 replayed(unreadable(problem))
             else:
-                self._retrier._forget_call(message)
+                self._session.forget_call(message)
                 self.refuse(original, message._history, problem)
             return
-        copy.call = 0 if replayed else self._retrier._keep_call(message, original)
+        copy.call = 0 if replayed else self._session.keep_call(message, original)
         copy.replayed = replayed
         kind = c.bh_event_of_copy(copy.action)
         if not replayed and self._events.wants(kind):
@@ -149,7 +150,7 @@ class Publisher(ClientPublisher):
             return
         entry, copy.channel_id = self._arrive(original)
         self._copies[entry] = copy
-        self._settle_entry(entry, copy)
+        check(self._settle_entry(entry, copy))
         self._pump_soon()
 
     def refuse(self, original: Original, history: History | None, problem: Exception) -> None:
@@ -163,6 +164,12 @@ class Publisher(ClientPublisher):
         self._emit(self._events.new(c.BH_EVENT_REFUSED, why), problem)
         self._pump()
 
+    def declared(self) -> None:
+        """Records that declare() made the topology, and may make it again."""
+        c.Ledger_set_restores(self._ledger, True)
+        c.Ledger_rung(self._ledger, 0, 0, self._clock.now_ms())
+        self._pump()
+
     def _arrive(self, original: Original) -> tuple[int, int]:
         """Adds a delivery to the ledger, and returns its entry and its channel's id."""
         channel, tag = original.channel, original.tag
@@ -171,16 +178,11 @@ class Publisher(ClientPublisher):
             self._watch_channel(channel)
         return self._channels.arrive(channel, tag)
 
-    def _settle_entry(self, entry: int, copy: Copy) -> None:
-        """Enters what becomes of the message into the ledger."""
-        rung_ms = copy.rung_ms if self._retrier._makes_rungs else 0
-        rung_ms = rung_ms or (_BASE_MS if self._retrier._restores else 0)
-        settle = c.Ledger_settle
-        check(
-            settle(
-                self._ledger, entry, copy.action, rung_ms, copy.id, copy.exchange, copy.routing_key
-            )
-        )
+    def _settle_entry(self, entry: int, copy: Copy) -> int:
+        """Enters what becomes of the message into the ledger, and returns the status."""
+        rung_ms = copy.rung_ms if self._session.makes_rungs else 0
+        names = copy.id, copy.exchange, copy.routing_key
+        return c.Ledger_settle(self._ledger, entry, copy.action, rung_ms, *names)
 
     # Channels
 
@@ -190,39 +192,36 @@ class Publisher(ClientPublisher):
         :param is_refused: whether the broker closed it, and not its user or the end of the
             connection
         """
-        gone, count = self._drop(channel, replay_error(ConnectionFailedError, reason))
-        if not self._is_open:
-            self._redelivered += count
-        elif is_refused:
-            for copy in gone:
-                self._emit_copy(c.BH_EVENT_STALE, copy, {})
+        error = replay_error(ConnectionFailedError, reason)
+        if self._is_open:
+            self._lose(channel, error, is_refused)
+        else:
+            self._redelivered += self._drop(channel, error)
         self._pump()
 
-    def _drop(self, channel: Any, error: Error) -> tuple[list[Copy], int]:
-        """Drops the messages in hand from a channel.
+    def _lose(self, channel: Any, error: Error, is_refused: bool) -> None:
+        """Ends the messages in hand from a channel, while the broker can still confirm copies.
 
-        :returns: the copies that are not of a replay, and the number of messages.
+        The ledger ends those with copies. If a copy is confirmed, the next delivery of its original
+        is acknowledged, and until then that delivery waits.
         """
         id_ = self._channels.id_of(channel)
-        of_channel = [entry for entry, copy in self._copies.items() if copy.channel_id == id_]
-        in_flight = [
-            entry
-            for entry in of_channel
-            if self._is_ready and c.Ledger_state(self._ledger, entry) == c.BH_STATE_SENT
-        ]
-        id_, count = self._channels.close(channel)
-        if not id_:
-            return [], 0
-        self._keep_orphans([self._copies[entry] for entry in in_flight])
-        gone = [self._copies.pop(entry) for entry in of_channel]
-        for copy in gone:
-            self._end(copy, error)
-        return [copy for copy in gone if not copy.replayed], count
+        of_channel = [each for each, copy in self._copies.items() if copy.channel_id == id_]
+        for entry in of_channel:
+            copy = self._copies[entry]
+            copy.emits_stale = is_refused
+            if copy.replayed or c.Ledger_state(self._ledger, entry) not in _HAVE_COPIES:
+                del self._copies[entry]
+                self._end(copy, error)
+        self._channels.close(channel, c.Ledger_lose_channel)
 
-    def _keep_orphans(self, copies: list[Copy]) -> None:
-        """Keeps copies in flight whose originals the broker redelivers."""
-        if self._is_open and (orphans := self._orphans.keep(copies)):
-            self._later(self._confirm_timeout, partial(self._orphans.give_up, orphans))
+    def _drop(self, channel: Any, error: Error) -> int:
+        """Drops the messages in hand from a channel, and returns their number."""
+        id_, count = self._channels.close(channel, c.Ledger_close_channel)
+        of_channel = [each for each, copy in self._copies.items() if copy.channel_id == id_]
+        for entry in of_channel:
+            self._end(self._copies.pop(entry), error)
+        return count
 
     def _lost(self, reason: object, is_wanted: bool) -> None:
         """The connection is lost, and the deliveries with it.
@@ -230,45 +229,38 @@ class Publisher(ClientPublisher):
         :param is_wanted: whether its user closed it
         """
         for channel in self._channels:
-            count = self._drop(channel, replay_error(ConnectionFailedError, reason))[1]
+            count = self._drop(channel, replay_error(ConnectionFailedError, reason))
             self._redelivered += (
                 count if channel is not None else 0
             )  # None: they needed no acknowledgement
         count, self._redelivered, self._was_blocked = self._redelivered, 0, False
-        self._orphans.give_up()
-        if not is_wanted and (count or self._retrier._consumes(self._connection)):
+        self._publisher_id = 0
+        c.Ledger_disconnect(self._ledger, c.BH_ENDING_ORDERLY, self._clock.now_ms())
+        if not is_wanted and (count or self._session.consumes(self._connection)):
             status = ConnectionFailedError.status
             why: Fields = {
                 "status": status,
                 "connection": "consume",
                 "count": count,
                 "cause": str(reason),
-                **self._retrier._held(self._connection),
+                **self._session.held(self._connection),
             }
             self._emit_of_connection(self._events.new(c.BH_EVENT_DISCONNECTED, why))
         self._pump()
 
-    def _unopened(self, error: BaseException) -> None:
+    def _unopened(self, reason: str) -> None:
         """The channel that publishes cannot be opened."""
         self._channel = None
-        if not self._is_open:
-            return
-        now = self._clock.now_ms()
-        self._emit_unavailable(repr(error), self.pending)
-        reason = str(replay_error(PublishError, repr(error)))
-        for entry, copy in list(self._copies.items()):
-            if c.Ledger_state(self._ledger, entry) != c.BH_STATE_DUE:
-                continue
-            if copy.replayed:
-                self._stop_replay(entry, reason, now)
-            else:
-                check(c.Ledger_postpone(self._ledger, entry, now))
+        self._problem = reason
+        if self._is_open:
+            status = ChannelClosedError.status
+            c.Ledger_publisher_failed(self._ledger, status, self._clock.now_ms())
         self._pump()
 
     def _confirming(self) -> None:
         status, self._publisher_id = c.Ledger_open_publisher(self._ledger)
         check(status)
-        self._is_ready = True
+        self._may_write = True
         self._pump()
 
     def _closed(self, channel: Any, reason: object, reply_code: int = 0) -> None:
@@ -278,23 +270,24 @@ class Publisher(ClientPublisher):
         """
         if channel is not self._channel:
             return
-        self._channel, self._is_ready = None, False
-        self._orphans.give_up()
+        if not self._publisher_id:
+            self._unopened(str(reason))
+            return
+        self._channel = None
         self._problem = str(reason)
         ending, count = c.bh_ending_of(reply_code), self.pending
         is_emitted = c.Ledger_close_publisher(
             self._ledger, self._publisher_id, ending, self._clock.now_ms()
         )
+        self._publisher_id = 0
         if is_emitted and self._is_open:  # else _lost emits
-            self._emit_unavailable(self._problem, count)
+            self._emit_unavailable({"status": ChannelClosedError.status, "count": count})
         if ending == c.BH_ENDING_MISSING:
             self._doubt()
-        self._publisher_id = 0
         self._pump()
 
     def _doubt(self) -> None:
         """Forgets the declarations, because some exchanges or queues may be deleted."""
-        self._retrier._doubt()
         forget(self._connection)
         c.Ledger_forget_rungs(self._ledger)
 
@@ -309,16 +302,17 @@ class Publisher(ClientPublisher):
         if self._is_pumping:
             return  # the outer call executes the new steps too
         self._is_pumping = True
-        ledger, now = self._ledger, self._clock.now_ms()
+        ledger, now, is_open = self._ledger, self._clock.now_ms(), self._is_open
         try:
-            while (step := c.Ledger_next(ledger, now, self._is_ready))[0] != _REST:
+            while (step := c.Ledger_next(ledger, now, is_open and self._may_write))[0] != _REST:
                 self._execute(step, now)
         finally:
             self._is_pumping = False
             self._hand_over()
         if self._wanted and not self._is_declaring:
             self._declare_rung(self._wanted.popleft())
-        if self._channel is None and self._is_open and c.Ledger_count(ledger, c.BH_STATE_DUE):
+        if self._must_open:
+            self._must_open = False
             self._channel = self._begin_channel()
         self._set_timer()
         while self._callbacks:
@@ -330,22 +324,27 @@ class Publisher(ClientPublisher):
             self._publish(entry, tag)
         elif kind == _EMIT and event == _UNCONFIRMED:
             self._emit_unconfirmed(status, count)
+        elif kind == _EMIT and event == _UNAVAILABLE:
+            self._emit_unavailable({"status": status, "count": count, "delay_ms": delay_ms})
+            self._stop_due_replays(now)
         elif kind == _EMIT:
             self._emit_step(entry, event, status, delay_ms, now)
+        elif kind == _OPEN:
+            self._must_open = True
         elif kind == _DECLARE:
             self._wanted.append(delay_ms)
         else:
             if copy := self._copies.pop(entry, None):  # it was given back
-                end_call(copy, c.BH_ACTION_NONE)
+                _end_call(copy, c.BH_ACTION_NONE)
             channel = self._channels.channel(channel_id)
             if channel is not None:
                 self._dismiss(channel, tag, _DISMISSALS.get(kind, "ack"))
 
     def _dismiss(self, channel: Any, tag: int, how: How) -> None:
         if not self._settle(channel, tag, how):
-            self._retrier._lose_acks(channel)
+            self._session.lose_acks(channel)
         elif how != "requeue":
-            self._retrier._settled(channel)
+            self._session.settled(channel)
 
     def _publish(self, entry: int, tag: int) -> None:
         copy = self._copies[entry]
@@ -354,31 +353,25 @@ class Publisher(ClientPublisher):
         try:
             self._write(copy)
         except ChannelClosingError:
-            self._is_ready = False
-            self._settle_entry(entry, copy)
+            self._may_write = False
+            self._settle_entry(entry, copy)  # fails if the original's channel was lost too
 
     def _declare_rung(self, rung_ms: int) -> None:
-        """Declares a rung that copies wait for. One rung at a time."""
-        retrier = self._retrier
-        needed = [] if retrier._is_declared else [0]
-        if rung_ms != _BASE_MS:
-            needed.append(rung_ms)
+        """Declares a rung that copies wait for; 0: the topology. One at a time."""
         self._is_declaring = True
 
         def declared(error: Error | None) -> None:
             self._is_declaring = False
-            if error is None:
-                retrier._is_declared = True
-            else:
+            if error is not None:
                 self._problem = str(error)
-            c.Ledger_rung(self._ledger, rung_ms, error.status if error else 0, self._clock.now_ms())
+            if self._is_open:  # else _lost reports that
+                status = error.status if error else 0
+                c.Ledger_rung(self._ledger, rung_ms, status, self._clock.now_ms())
             self._pump()
 
-        if needed:
-            steps = declaring(retrier.topology, rungs=needed, connection=self._connection)
-            self._declare(steps, declared)
-        else:
-            declared(None)
+        rungs = [rung_ms]
+        steps = declaring(self._session.topology, rungs=rungs, connection=self._connection)
+        self._declare(steps, declared)
 
     # Time
 
@@ -415,9 +408,6 @@ class Publisher(ClientPublisher):
         c.Ledger_confirm(
             self._ledger, self._publisher_id, tag, is_multiple, is_ack, self._clock.now_ms()
         )
-        for copy in self._orphans.confirm(tag, is_multiple, is_ack):
-            if copy.event is not None or self._events.counters:
-                self._emit_confirmed(c.bh_event_of_copy(copy.action), copy)
         self._pump()
 
     def _returned(self, method: Any, headers: Mapping[Any, Any] | None) -> None:
@@ -426,10 +416,9 @@ class Publisher(ClientPublisher):
 
         :param method: the client's Basic.Return
         """
-        self._doubt()
+        forget(self._connection)
         self._problem = f"{method.reply_code} {method.reply_text}"
         id_ = (headers or {}).get("backhop-id", "")
-        self._orphans.returned(id_)
         c.bh_ledger_return(
             self._ledger, self._publisher_id, id_, method.exchange, method.routing_key
         )
@@ -437,19 +426,24 @@ class Publisher(ClientPublisher):
     # Events
 
     def _emit_step(self, entry: int, kind: int, status: int, delay_ms: int, now: int) -> None:
-        copy = self._copies[entry]
+        copy = self._copies.get(entry)
+        if copy is None:
+            return  # a replay whose channel closed
         if kind in _CONFIRMED:
             del self._copies[entry]
-            end_call(copy, copy.action)
+            _end_call(copy, copy.action)
             if copy.replayed:
                 self._end(copy)
             elif copy.event is not None or self._events.counters:
                 self._emit_confirmed(kind, copy)
             return
+        if kind == _STALE:
+            self._end(self._copies.pop(entry))
+            return
         text = self._text(copy.exchange, copy.routing_key)
         if kind == _REFUSED:
             del self._copies[entry]
-            end_call(copy, c.BH_ACTION_NONE)
+            _end_call(copy, c.BH_ACTION_NONE)
         if not copy.replayed:
             self._emit_copy(kind, copy, {"text": text, "delay_ms": delay_ms, "status": status})
         elif kind == _REFUSED:
@@ -483,7 +477,7 @@ class Publisher(ClientPublisher):
         """Returns the reason of the last step, as a text."""
         return in_seconds(
             c.Ledger_text(
-                self._ledger, exchange, routing_key, self._problem, self._retrier._undeclared
+                self._ledger, exchange, routing_key, self._problem, self._session.undeclared
             )
         )
 
@@ -492,22 +486,25 @@ class Publisher(ClientPublisher):
         about: Fields = {"id": copy.id, "attempts": copy.attempts, "count": 1}
         self._emit(self._events.new(kind, {**about, **fields}), copy.error)
 
-    def _emit_unavailable(self, cause: str, count: int) -> None:
-        """Emits that there is no channel to publish on."""
-        about: Fields = {
-            "status": ChannelClosedError.status,
-            "connection": "publish",
-            "count": count,
-        }
-        self._emit(self._events.new(c.BH_EVENT_UNAVAILABLE, {**about, "cause": cause}))
+    def _emit_unavailable(self, fields: Fields) -> None:
+        """Emits that copies wait, because there is no channel to publish on, or no topology."""
+        about: Fields = {**fields, "connection": "publish", "cause": self._problem}
+        self._emit(self._events.new(_UNAVAILABLE, about))
 
     def _emit_of_connection(self, event: c.Event) -> None:
         """Emits an event that the consumers' health depends on."""
-        self._retrier._observe(event)
+        self._session.observe(event)
         self._emit(event)
 
     def _emit(self, event: c.Event, exception: BaseException | None = None) -> None:
         self._callbacks.append(partial(self._events.emit, event, exception))
+
+    def _stop_due_replays(self, now: int) -> None:
+        """Ends the replays of messages whose copies cannot be published now."""
+        reason = str(replay_error(PublishError, self._problem))
+        for entry, copy in list(self._copies.items()):
+            if copy.replayed and c.Ledger_state(self._ledger, entry) == c.BH_STATE_DUE:
+                self._stop_replay(entry, reason, now)
 
     def _stop_replay(self, entry: int, reason: str, now: int) -> None:
         """Ends the replay of a message, which stays parked."""
@@ -515,11 +512,16 @@ class Publisher(ClientPublisher):
         self._end(self._copies.pop(entry), PublishError(reason))
 
     def _end(self, copy: Copy, error: Error | None = None) -> None:
-        """Ends a copy, and calls back if it is a replay's.
-
-        The next delivery of its message is handled, unless the copy is an orphan.
-        """
-        if copy not in self._orphans:
-            end_call(copy, c.BH_ACTION_NONE)
+        """Ends a copy, and calls back if it is a replay's. The next delivery is handled."""
+        _end_call(copy, c.BH_ACTION_NONE)
         if copy.replayed:
             self._callbacks.append(partial(copy.replayed, error))
+        elif copy.emits_stale:
+            self._emit_copy(_STALE, copy, {})
+
+
+def _end_call(copy: Copy, action: int) -> None:
+    """Records what became of the message of a copy. Without effect the second time."""
+    call, copy.call = copy.call, 0
+    if call:
+        CALLS.end(call, action)

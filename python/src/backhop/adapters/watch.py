@@ -6,38 +6,15 @@ It also replays this work queue's messages in the unroutable queue.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import Any, Protocol
 
 from .. import _backhop as c
 from .._errors import ConnectionFailedError, Error
 from .._times import seconds
 from ..observe.event import Fields
-from ..observe.events import Events
 from ..topology import MODES, Mode
-from .declaring import Steps, looking
-from .retrier import BaseRetrier
-
-
-class WatchedPublisher(Protocol):
-    """The part of the publisher that a watch uses."""
-
-    _connection: Any
-    _events: Events
-    _retrier: BaseRetrier[Any]
-
-    @property
-    def _is_open(self) -> bool: ...
-
-    def _later(self, delay: float, callback: Callable[[], None]) -> object: ...
-
-    def _declare(self, steps: Steps, done: Callable[[Error | None], None]) -> None: ...
-
-    def _doubt(self) -> None: ...
-
-    def _emit(self, event: c.Event) -> None: ...
-
-    def _pump(self) -> None: ...
+from .client import ClientPublisher
+from .declaring import looking
+from .session import Session
 
 
 class Watch:
@@ -46,17 +23,17 @@ class Watch:
     pause = seconds(c.BH_LOOK_MS)
     """Seconds between two looks."""
 
-    def __init__(self, publisher: WatchedPublisher) -> None:
+    def __init__(self, publisher: ClientPublisher, session: Session) -> None:
         self._publisher = publisher
-        self._retrier = publisher._retrier
+        self._session = session
         self._has_begun = False
         self._reread = 0.0  # monotonic: when to read the unroutable queue again
         self.is_looking = False
         """True while it looks, or replays."""
 
     def begin(self) -> None:
-        """Begins to watch, unless the retrier declares and checks nothing."""
-        is_on = self._retrier._mode != "none" and self._publisher._is_open
+        """Begins to watch, unless the session declares and checks nothing."""
+        is_on = self._session.mode != "none" and self._publisher._is_open
         if is_on and not self._has_begun:
             self._has_begun = True
             self._publisher._later(self.pause, self._look)
@@ -64,10 +41,10 @@ class Watch:
     def _look(self) -> None:
         publisher = self._publisher
         if not publisher._is_open:
-            self._retrier._follow()
+            self._session.follow()
             return
         self.is_looking = True
-        steps = looking(self._retrier.topology, self._look_mode, publisher._connection)
+        steps = looking(self._session.topology, self._look_mode, publisher._connection)
         publisher._declare(steps, self._looked)
 
     def _look_again(self) -> None:
@@ -78,19 +55,19 @@ class Watch:
 
     @property
     def _look_mode(self) -> Mode:
-        return "create" if self._retrier._restores else "verify"
+        return "create" if self._session.restores else "verify"
 
     def _looked(self, error: Error | None) -> None:
         publisher = self._publisher
         if error is not None and not isinstance(error, ConnectionFailedError):
             why: Fields = {"status": error.status, "text": str(error)}
             publisher._doubt()
-            publisher._emit(publisher._events.new(c.BH_EVENT_UNAVAILABLE, why))
+            publisher._emit(self._session.events.new(c.BH_EVENT_UNAVAILABLE, why))
             self._reread = 0  # some retries may have missed the exchange
         publisher._later(self.pause, self._look_again)
         is_back = c.bh_replay_after_look(MODES[self._look_mode], error.status if error else 0)
-        if is_back and self._retrier.topology.unroutable_queue and time.monotonic() >= self._reread:
-            self._retrier._replay_unroutable(publisher._connection, self._replayed)
+        if is_back and self._session.topology.unroutable_queue and time.monotonic() >= self._reread:
+            self._session.replay_unroutable(publisher._connection, self._replayed)
         else:
             self.is_looking = False
         publisher._pump()
@@ -106,5 +83,5 @@ class Watch:
         if count:
             text = c.bh_replay_unroutable_text(MODES[self._look_mode])
             why: Fields = {"count": count, "text": text}
-            publisher._emit(publisher._events.new(c.BH_EVENT_REPLAYED, why))
+            publisher._emit(self._session.events.new(c.BH_EVENT_REPLAYED, why))
             publisher._pump()

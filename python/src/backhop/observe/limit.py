@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from .. import _backhop as c
 from .._checks import span_ms
-from .._handlers import awaited, called
+from .._handlers import awaited, called, end_child
 from .._times import Seconds
 from ..message import Message
 from ..outcomes import Drop
@@ -36,10 +37,22 @@ class TimeLimit:
         self.ms = 0 if timeout is None else span_ms("timeout", timeout, 1, _DAY_MS)
 
     def called(self, handle: Callable[[MessageT], object], message: MessageT) -> None:
-        """Calls a plain handler. Nothing can abort it: an overrun is raised when it returns."""
-        if not self.ms:
-            called(handle, message)
-            return
+        """Calls a plain handler. Nothing can abort it: an overrun is raised when it returns.
+
+        A child process that the handler forked ends here.
+        """
+        process = os.getpid()
+        try:
+            if self.ms:
+                self._called(handle, message)
+            else:
+                called(handle, message)
+        except BaseException as error:
+            end_child(process, error)
+            raise
+        end_child(process)
+
+    def _called(self, handle: Callable[[MessageT], object], message: MessageT) -> None:
         _begin(message)
         try:
             called(handle, message)
@@ -59,10 +72,24 @@ class TimeLimit:
             self.on_busy(took_us)
 
     async def awaited(self, handle: Callable[[MessageT], object], message: MessageT) -> None:
-        """Calls a handler, and awaits its result. Cancels its task at the limit."""
-        if not self.ms:
-            await awaited(handle, message)
-            return
+        """Calls a handler, and awaits its result. Cancels its task at the limit.
+
+        A child process that the handler forked ends here.
+        """
+        process = os.getpid()
+        try:
+            if self.ms:
+                await self._awaited(handle, message)
+            else:
+                await awaited(handle, message)
+        except GeneratorExit:
+            raise  # a child that another function forked ends.
+        except BaseException as error:
+            end_child(process, error)
+            raise
+        end_child(process)
+
+    async def _awaited(self, handle: Callable[[MessageT], object], message: MessageT) -> None:
         import asyncio  # a program without an event loop does not need it
 
         _begin(message)

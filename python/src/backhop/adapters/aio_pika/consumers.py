@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import aio_pika
 import aiormq
@@ -24,44 +24,16 @@ from ..._handlers import ENDS_PROGRAM
 from ..._times import Seconds
 from ...breaker import now_ms
 from ...observe.health import Health, State
-from ...topology import Topology
-from ..calls import Deliveries
 from ..declaring import CONSUME_ARGUMENTS, consumer_refused, forget
 from ..subscription import CONSUME, DECLARE, EMIT, NEVER, REST, Subscription
 from .channels import AMQP_ERRORS, close, reason_of, refusal_of
 from .gate import AioPikaGate
 from .publisher import AioPikaPublisher
+from .session import AioPikaSession
 
 OnMessage = Callable[[aio_pika.abc.AbstractIncomingMessage], Coroutine[Any, Any, None]]
 
 _LOOK_AFTER = 0.1  # seconds
-
-
-class ConsumingRetrier(Protocol):
-    """The part of the retrier that a consumer uses."""
-
-    _back_off: c.Policy
-    _channel: aio_pika.abc.AbstractChannel
-    _consumers: set[Any]
-
-    @property
-    def topology(self) -> Topology: ...
-
-    async def declare(self) -> None: ...
-
-    async def _wire_connection(self) -> WireConnection: ...
-
-    def _publisher(self, connection: WireConnection) -> AioPikaPublisher: ...
-
-    def _is_closing(self) -> bool: ...
-
-    def _deliver_on(
-        self, channel: Any, subscription: Any = None, prefetch: int = 0
-    ) -> Deliveries: ...
-
-    def _lose_acks(self, channel: Any) -> None: ...
-
-    def _emit_subscription(self, consumer: Any, step: c.SubscriptionStep) -> None: ...
 
 
 class Consumer:
@@ -72,19 +44,19 @@ class Consumer:
 
     def __init__(
         self,
-        retrier: ConsumingRetrier,
+        session: AioPikaSession,
         on_message: OnMessage,
         prefetch: int,
         gate: AioPikaGate | None,
     ) -> None:
-        self._retrier = retrier
-        self._queue = retrier.topology.queue
+        self._session = session
+        self._queue = session.topology.queue
         self._on_message = on_message
         self._prefetch = prefetch
         self._wire: WireChannel | None = None
         self._tag: str | None = None
         self._connection: WireConnection | None = None  # of its last channel
-        self._subscription = Subscription(retrier._back_off)
+        self._subscription = Subscription(session.back_off)
         self._is_lost = False  # its channel or consumer has ended, and no step knows it yet
         self._news = asyncio.Event()  # set when a step may be due
         self._changed = asyncio.Event()  # set when its state may be another one
@@ -143,12 +115,12 @@ class Consumer:
     async def cancel(self) -> None:
         """Stops taking messages. Messages in hand are still settled.
 
-        ``await retrier.drain()`` waits for their handlers, and then for copies.
+        ``await session.drain()`` waits for their handlers, and then for copies.
         """
         is_first, self._is_cancelled = not self._is_cancelled, True
         self._subscription.stop()
         self._changed.set()
-        self._retrier._consumers.discard(self)
+        self._session.consumers.discard(self)
         if self._task is not None and self._task is not asyncio.current_task():
             self._task.cancel()
         if self._gate is not None:
@@ -165,7 +137,7 @@ class Consumer:
 
     async def _start(self) -> None:
         await self._advance()
-        self._retrier._consumers.add(self)
+        self._session.consumers.add(self)
         self._task = asyncio.create_task(self._keep())
 
     def _is_on(self, connection: object) -> bool:
@@ -216,7 +188,7 @@ class Consumer:
                 self._queue, self._delivered, arguments=CONSUME_ARGUMENTS
             )
         except aiormq.exceptions.ChannelClosed as error:
-            raise consumer_refused(self._retrier.topology, refusal_of(error)) from error
+            raise consumer_refused(self._session.topology, refusal_of(error)) from error
         self._tag = answer.consumer_tag
         self._is_consuming = True
 
@@ -224,12 +196,12 @@ class Consumer:
         if self._connection is not None:
             forget(self._connection)
         self._wire = None
-        await self._retrier.declare()
+        await self._session.declare()
         self._subscription.declared()
 
     async def _subscribe(self) -> None:
-        connection = self._connection = await self._retrier._wire_connection()
-        self._retrier._publisher(connection)  # it emits that the connection is lost
+        connection = self._connection = await self._session.wire_connection()
+        self._session.publisher(connection)  # it emits that the connection is lost
         self._is_lost = False
         self._tag = None
         self._is_consuming = False
@@ -240,13 +212,13 @@ class Consumer:
             """Takes a frame of the channel from the connection."""
             await pass_on(arrived)
             if isinstance(arrived[1], aiormq.spec.Basic.Cancel):
-                self._retrier._lose_acks(wire)
+                self._session.lose_acks(wire)
                 if wire is self._wire:  # it may come late on a channel that was left
                     self._is_consuming = False
                     self._lose()
 
         wire.frames.put = put  # type: ignore[method-assign, assignment]
-        self._retrier._deliver_on(wire, self._subscription, self._prefetch)
+        self._session.deliver_on(wire, self._subscription, self._prefetch)
         wire.closing.add_done_callback(partial(self._closed, wire))
         await wire.basic_qos(prefetch_count=self._prefetch)
         await self._consume()
@@ -290,7 +262,7 @@ class Consumer:
             self._gate.leave()
         if not (wire.is_closed or wire in self._left):
             self._left.add(wire)
-            self._go(self._close(wire, self._retrier._publisher(wire.connection)))
+            self._go(self._close(wire, self._session.publisher(wire.connection)))
 
     async def _close(self, wire: WireChannel, publisher: AioPikaPublisher) -> None:
         """Closes a channel, once the broker has confirmed the copies of its messages.
@@ -336,7 +308,7 @@ class Consumer:
     async def _execute(self, step: c.SubscriptionStep) -> None:
         kind = step[0]
         if kind == EMIT:
-            self._retrier._emit_subscription(self, step)
+            self._session.emit_subscription(self, step)
             self._changed.set()
             if self._gate is not None and step[1] == c.BH_EVENT_CONNECTED:
                 self._gate.look()
@@ -372,8 +344,8 @@ class Consumer:
         self._subscription.lost(loss, cause)
 
     def _can_come_back(self) -> bool:
-        channel = self._retrier._channel
-        if self._retrier._is_closing():
+        channel = self._session.channel
+        if self._session.is_closing():
             return False
         if isinstance(channel, aio_pika.abc.AbstractRobustChannel):
             return True  # its connection comes back, and get_underlay_channel waits for that

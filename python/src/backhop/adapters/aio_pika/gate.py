@@ -5,36 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from ...breaker import Breaker
-from ...message import Message as BaseMessage
-from ..gate import Gate, GatedRetrier
-from .channels import AioPikaOriginal
+from ..gate import Gate
 from .message import Message
+from .session import AioPikaSession
 
 Start = Callable[[Message], Coroutine[Any, Any, None]]
 """Calls a handler, and settles its message."""
 
 
-class AioPikaGatedRetrier(GatedRetrier, Protocol):
-    """The part of the retrier that a gate uses."""
-
-    _breaker: Breaker | None
-
-    def _is_over(self) -> bool: ...
-
-    def _has_permit(self, message: BaseMessage) -> tuple[bool, int]: ...
-
-    async def _failed(self, message: Any, error: BaseException) -> None: ...
-
-
 class AioPikaGate(Gate[Message]):
     """Lets the tasks of held messages wait."""
 
-    def __init__(self, retrier: AioPikaGatedRetrier, breaker: Breaker) -> None:
-        super().__init__(retrier, breaker)
-        self._client = retrier
+    def __init__(self, session: AioPikaSession, breaker: Breaker) -> None:
+        super().__init__(session, breaker)
         self._waiting: dict[Message, asyncio.Future[bool]] = {}
 
     async def admitted(self, message: Message) -> bool:
@@ -48,15 +34,11 @@ class AioPikaGate(Gate[Message]):
             return bool(await waiting)
         except asyncio.CancelledError:  # aiormq cancels the tasks of a channel that it closes
             self.forget(message)
-            self._retrier._give_back(message)
+            self._session.give_back(message)
             self.ended(message)
             raise
         finally:
             self._waiting.pop(message, None)
-
-    def _is_here(self, message: Message) -> bool:
-        original: AioPikaOriginal = message._original
-        return not original.is_lost
 
     def _start(self, message: Message) -> None:
         self._answer(message, True)
@@ -69,21 +51,17 @@ class AioPikaGate(Gate[Message]):
         if waiting is not None and not waiting.done():
             waiting.set_result(may_run)
 
-    def _later(self, delay: float, callback: Callable[[], None]) -> None:
-        if not self._client._is_over():
-            asyncio.get_running_loop().call_later(delay, callback)
 
-
-def gated(retrier: AioPikaGatedRetrier, start: Start) -> tuple[Start, AioPikaGate | None]:
+def gated(session: AioPikaSession, start: Start) -> tuple[Start, AioPikaGate | None]:
     """Returns a coroutine function that starts handlers as the breaker permits.
 
     Returns also its gate, if the retrier has a breaker without keys.
     """
-    if retrier._breaker is None:
+    if session.breaker is None:
         return start, None
-    if retrier._breaker._has_keys:
-        return partial(_start_by_key, retrier, start), None
-    gate = AioPikaGate(retrier, retrier._breaker)
+    if session.breaker._has_keys:
+        return partial(_start_by_key, session, start), None
+    gate = AioPikaGate(session, session.breaker)
 
     async def start_later(message: Message) -> None:
         if await gate.admitted(message):
@@ -95,18 +73,18 @@ def gated(retrier: AioPikaGatedRetrier, start: Start) -> tuple[Start, AioPikaGat
     return start_later, gate
 
 
-async def _start_by_key(retrier: AioPikaGatedRetrier, start: Start, message: Message) -> None:
+async def _start_by_key(session: AioPikaSession, start: Start, message: Message) -> None:
     """Starts a handler if the breaker of the message's key permits, else defers the message."""
     try:
-        is_permitted, wait_ms = retrier._has_permit(message)
+        is_permitted, wait_ms = session.has_permit(message)
     except Exception as error:
-        retrier._events.delivered(message)
-        await retrier._failed(message, error)
+        session.events.delivered(message)
+        await session.failed(message, error)
         return
     if not is_permitted:
-        retrier._defer(message, wait_ms)
+        session.defer(message, wait_ms)
         return
     try:
         await start(message)
     finally:
-        retrier._ignore_call(message)  # if the handler was aborted
+        session.ignore_call(message)  # if the handler was aborted

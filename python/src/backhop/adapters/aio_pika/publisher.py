@@ -23,7 +23,7 @@ from ..copies import ChannelClosingError, Copy
 from ..declaring import Steps
 from ..frames import How
 from ..publisher import Publisher
-from ..retrier import BaseRetrier
+from ..session import Session
 from .channels import is_refused, reason_of, settle
 from .declaring import execute
 from .writer import Writer, is_here
@@ -48,7 +48,7 @@ class _ConfirmChannel:
             Exception,
             asyncio.CancelledError,
         ) as error:  # a connection that is closed cancels who waits
-            self._publisher._unopened(error)
+            self._publisher._unopened(repr(error))
             return
         self._pass_on = wire.frames.put
         wire.frames.put = self._put  # type: ignore[method-assign, assignment]
@@ -84,12 +84,12 @@ class AioPikaPublisher(Publisher):
 
     def __init__(
         self,
-        retrier: BaseRetrier[Any],
+        session: Session,
         connection: WireConnection,
         confirm_timeout: float,
         is_wanted: Callable[[], bool],
     ) -> None:
-        super().__init__(retrier, confirm_timeout)
+        super().__init__(session, confirm_timeout)
         self._is_wanted = is_wanted
         self.writer = Writer(connection)
         self._connection = connection

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import math
-from typing import Protocol
+from typing import Any
 
 import aio_pika
 import aiormq
@@ -12,34 +11,14 @@ from aiormq.abc import AbstractChannel as WireChannel
 from aiormq.abc import AbstractConnection as WireConnection
 
 from ..._errors import Error
-from ...decider import Decider
-from ...topology import Topology
 from ..declaring import replay_refused
-from ..replay import goes_on, replayed_messages, replayed_queues, skips_queue, unreadable
+from ..replay import Progress, skips_queue
 from .channels import close, refusal_of
-from .message import Message
-from .publisher import AioPikaPublisher
-
-
-class ReplayingRetrier(Protocol):
-    """The part of the retrier that a replay uses."""
-
-    _decider: Decider
-
-    @property
-    def topology(self) -> Topology: ...
-
-    def _publisher(self, connection: WireConnection) -> AioPikaPublisher: ...
-
-    def _read(self, incoming: aio_pika.abc.AbstractIncomingMessage) -> Message: ...
-
-    def _owns(self, message: Message) -> bool: ...
+from .session import AioPikaSession
 
 
 class Replay:
     """Gets messages one by one, on a channel of its own, and publishes their copies.
-
-    First come the parked messages, then this work queue's messages in the unroutable queue.
 
     :param most: the largest number of messages; None: no limit
     :param queues: the queues to read, and whether each is shared; None: both
@@ -47,21 +26,26 @@ class Replay:
 
     def __init__(
         self,
-        retrier: ReplayingRetrier,
+        session: AioPikaSession,
         connection: WireConnection,
         most: int | None,
         queues: list[tuple[str, bool]] | None = None,
     ) -> None:
-        self._retrier = retrier
+        self._session = session
         self._connection = connection
-        self._most = math.inf if most is None else most
-        self._queues = queues or replayed_queues(retrier.topology)
-        self.foreign = 0
-        """The number of messages of other work queues, which stay."""
-        self.count = 0
-        """The number of replayed messages."""
+        self._progress = Progress(session, most, queues)
         self.error: Error | None = None
-        """The first error."""
+        """The error that it raised."""
+
+    @property
+    def count(self) -> int:
+        """The number of replayed messages."""
+        return self._progress.count
+
+    @property
+    def foreign(self) -> int:
+        """The number of messages of other work queues, which stay."""
+        return self._progress.foreign
 
     async def run(self) -> None:
         """Replays, and raises the first error at the end.
@@ -70,69 +54,43 @@ class Replay:
         """
         channel = await self._connection.channel(publisher_confirms=False)
         try:
-            for queue, is_shared in self._queues:
-                await self._replay_queue(channel, queue, is_shared)
-            if self.error:
-                raise self.error
+            while self._progress.gets_queue:
+                self._progress.begin_queue()
+                while self._progress.gets_message:
+                    await self._replay_next(channel)
+            if self._progress.error:
+                raise self._progress.error
         except Error as error:
             self.error = error
             raise
         finally:
-            await self._retrier._publisher(self._connection).writer.flush()
+            await self._session.publisher(self._connection).writer.flush()
             await close(channel)
 
-    async def _replay_queue(self, channel: WireChannel, queue: str, is_shared: bool) -> None:
-        remaining = 1
-        is_counted = False
-        while remaining and self.count < self._most:
-            message, behind = await self._get(channel, queue, is_shared)
-            if message is None:
-                return
-            if not is_counted:  # a busy broker answers a passive declare of a quorum queue with 0
-                is_counted = True
-                remaining = replayed_messages(behind, is_shared)
-            remaining -= 1
-            if is_shared and not self._retrier._owns(message):
-                self.foreign += 1
-                continue  # it is requeued when the channel closes
-            try:
-                await self._replay_one(message)
-                self.count += 1
-            except Error as error:
-                if not goes_on(error):
-                    raise
-                self.error = self.error or error
+    async def _replay_next(self, channel: WireChannel) -> None:
+        """Gets a message, and waits until it is replayed or stays in its queue."""
+        progress = self._progress
+        delivered = await self._get(channel)
+        if delivered is None or delivered.delivery_tag is None:
+            progress.end_queue()
+            return
+        message = self._session.read(aio_pika.IncomingMessage(delivered))
+        if plan := progress.got(message, delivered.message_count or 0):
+            done: asyncio.Future[Error | None] = asyncio.get_running_loop().create_future()
+            publisher = self._session.publisher(self._connection)
+            publisher.settle(plan, message, message._original, replayed=done.set_result)
+            progress.replayed(await done)
 
-    async def _get(
-        self, channel: WireChannel, queue: str, is_shared: bool
-    ) -> tuple[Message | None, int]:
-        """Returns the next message, None for none, and the number of messages behind it."""
+    async def _get(self, channel: WireChannel) -> Any:
+        """Returns the answer to a basic.get. None if the queue is left out."""
+        progress = self._progress
         try:
-            delivered = await channel.basic_get(queue)
+            return await channel.basic_get(progress.queue)
         except aiormq.exceptions.ChannelClosed as error:
             refusal = refusal_of(error)
             if not refusal.code:  # it was not the broker
                 raise
-            refused = replay_refused(self._retrier.topology, queue, refusal)
-            if skips_queue(refused, is_shared):
-                return None, 0
+            refused = replay_refused(self._session.topology, progress.queue, refusal)
+            if skips_queue(refused, progress.is_shared):
+                return None
             raise refused from error
-        if delivered.delivery_tag is None:
-            return None, 0
-        message = self._retrier._read(aio_pika.IncomingMessage(delivered))
-        return message, delivered.message_count or 0
-
-    async def _replay_one(self, message: Message) -> None:
-        """Replays a message.
-
-        :raises Error: if it stays in its queue
-        """
-        try:
-            plan = self._retrier._decider.replay(message.history)
-        except Exception as problem:
-            raise unreadable(problem) from problem
-        done: asyncio.Future[Error | None] = asyncio.get_running_loop().create_future()
-        publisher = self._retrier._publisher(self._connection)
-        publisher.settle(plan, message, message._original, replayed=done.set_result)
-        if error := await done:
-            raise error

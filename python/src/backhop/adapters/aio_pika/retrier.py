@@ -8,30 +8,25 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 
 import aio_pika
-from aiormq.abc import AbstractConnection as WireConnection
 
 from ... import _backhop as c
 from ..._checks import instance, wait_limit, whole
-from ..._errors import ConnectionFailedError, Error
+from ..._errors import Error
 from ..._exceptions import is_kind
-from ..._handlers import ENDS_PROGRAM, check_handler
+from ..._handlers import check_handler
 from ..._times import Seconds
-from ...observe.event import Fields
 from ...observe.limit import TimeLimit
-from ..declaring import CLOSED, Steps, check_broker
-from ..retrier import MAY_BE_POISON, check_error
-from ..watch import Watch
+from ..retrier import BaseRetrier, check_error
+from ..session import MAY_BE_POISON
 from .channels import AMQP_ERRORS
 from .consumers import Consumer
-from .declaring import execute
 from .gate import AioPikaGate, gated
-from .holding import heartbeat_of
 from .message import Message
 from .replay import Replay
-from .settling import Settling, is_cancelled, shielded
+from .session import AioPikaSession, is_cancelled
 
 
-class Retrier(Settling):
+class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel, AioPikaSession]):
     """Acknowledges handled messages, and retries failed ones later.
 
     Call ``await retrier.drain()`` before you close the connection: messages without a confirm are
@@ -73,6 +68,11 @@ class Retrier(Settling):
         the strategy cannot defer a message.
     """
 
+    def _begin(self, channel: aio_pika.abc.AbstractChannel, *parts: Any) -> AioPikaSession:
+        session = AioPikaSession(channel, *parts)
+        session.replay_unroutable = self._replay_unroutable
+        return session
+
     # Declaring
 
     async def declare(self) -> None:
@@ -85,8 +85,7 @@ class Retrier(Settling):
         :raises AccessError: if the user may not declare.
         :raises BrokerError: if the broker cannot serve the strategy.
         """
-        await self._declare_by(self._declaring)
-        self._restores = self._restores or self._mode == "create"
+        await self._session.declare()
 
     async def verify(self) -> None:
         """Checks that all exchanges and queues exist, whatever the mode. Declares nothing.
@@ -98,49 +97,7 @@ class Retrier(Settling):
         :raises MissingError: if something does not exist.
         :raises BrokerError: if the broker cannot serve the strategy.
         """
-        await self._declare_by(lambda _: self._verifying())
-
-    async def _declare_by(self, steps: Callable[[WireConnection], Steps]) -> None:
-        self._check_fork()
-        self._was_declared = True
-        connection = await self._open_connection()
-        check_broker(self.topology, connection.server_properties)
-        await execute(connection, steps(connection))
-
-    def _held(self, connection: WireConnection) -> Fields:
-        return self._holding.fields(heartbeat_of(connection))
-
-    async def _wire_connection(self) -> WireConnection:
-        return (await self._channel.get_underlay_channel()).connection
-
-    async def _open_connection(self) -> WireConnection:
-        """Returns the channel's connection.
-
-        :raises ConnectionFailedError: if it is closed.
-        """
-        if not self._is_closing():  # else a robust channel would wait for a reconnect
-            connection = await self._wire_connection()
-            if connection.is_opened:
-                return connection
-        raise ConnectionFailedError(CLOSED)
-
-    def _follow(self) -> None:
-        """Watches the channel's connection, also if no message arrives.
-
-        Outside the event loop, the first message does so.
-        """
-        is_running = asyncio._get_running_loop() is not None
-        if is_running and self._mode != "none" and not self._is_over():
-            self._following = asyncio.create_task(self._watch_connection())
-
-    async def _watch_connection(self) -> None:
-        with contextlib.suppress(asyncio.TimeoutError, *AMQP_ERRORS):
-            connection = await asyncio.wait_for(self._wire_connection(), Watch.pause)
-            if not connection.is_closed:
-                self._publisher(connection)
-                return
-        # It is lost, and aio-pika connects again.
-        asyncio.get_running_loop().call_later(Watch.pause, self._follow)
+        await self._session.declare_by(lambda _: self._session.verifying())
 
     # Handling
 
@@ -166,7 +123,7 @@ class Retrier(Settling):
         :raises Error: as declare.
         """
         on_message, gate = self._handler(handle, TimeLimit(timeout))
-        consumer = Consumer(self, on_message, whole("prefetch", prefetch, 1, 65535), gate)
+        consumer = Consumer(self._session, on_message, whole("prefetch", prefetch, 1, 65535), gate)
         await consumer._start()
         return consumer
 
@@ -183,7 +140,7 @@ class Retrier(Settling):
         :raises ArgumentTypeError: if ``handle`` is not callable, or is a generator function.
         """
         on_message, _ = self._handler(handle, TimeLimit(None))
-        self._follow()
+        self._session.follow()
         return on_message
 
     def _handler(
@@ -193,23 +150,23 @@ class Retrier(Settling):
         AioPikaGate | None,
     ]:
         """Returns the callback of a consumer, and its gate if it has a breaker without keys."""
-        self._check_fork()
+        self._session.check_fork()
         check_handler(handle)
-        start, gate = gated(self, self._starting(handle, limit))
+        start, gate = gated(self._session, self._starting(handle, limit))
 
         async def on_message(incoming: aio_pika.abc.AbstractIncomingMessage) -> None:
-            message = self._message(incoming)
-            if not await self._admitted(message):
+            message = self._session.message(incoming)
+            if not await self._session.admitted(message):
                 return
             headers = incoming.headers
             if headers and MAY_BE_POISON in headers:
                 try:
-                    poison = self._guard(message)
+                    poison = self._session.guard(message)
                 except Exception as error:
-                    self._refuse(message, error)
+                    self._session.refuse(message, error)
                     return
                 if poison:
-                    await self._execute(message, poison)
+                    await self._session.execute(message, poison)
                     return
             await start(message)
 
@@ -219,25 +176,23 @@ class Retrier(Settling):
         self, handle: Callable[[Message], object], limit: TimeLimit
     ) -> Callable[[Message], Coroutine[Any, Any, None]]:
         """Returns a coroutine function that calls a handler and settles its message."""
-        events, holding = self._events, self._holding
+        events, holding = self._session.events, self._session.holding
         run = events.surrounded_async(handle)
 
         async def start(message: Message) -> None:
             task = asyncio.current_task()
-            self._running.add(task)
+            self._session.running.add(task)
             events.delivered(message)
             began = holding.watch(message)
             try:
                 await limit.awaited(run, message)
                 await holding.until_closed(message, began)
             except BaseException as error:
-                await self._failed(message, error)
+                await self._session.failed(message, error)
             else:
-                self._succeeded(
-                    message
-                )  # written soon: nothing comes after it that would have to wait
+                self._session.succeeded(message)  # written soon: nothing after it has to wait
             finally:
-                self._running.discard(task)
+                self._session.running.discard(task)
 
         return start
 
@@ -254,34 +209,22 @@ class Retrier(Settling):
             parked. ``wrap`` raises nothing then.
         :raises Error: if the message is malformed.
         """
-        message = self._read(incoming)
-        if poison := self._guard(message):
-            await self._execute(message, poison)
-            raise self._poison(poison)
-        self._events.delivered(message)
+        message = self._session.read(incoming)
+        if poison := self._session.guard(message):
+            await self._session.execute(message, poison)
+            raise self._session.poison(poison)
+        self._session.events.delivered(message)
         try:
-            with self._events.handling(message):
+            with self._session.events.handling(message):
                 yield message
         except BaseException as error:
             if is_kind(error, GeneratorExit) or is_cancelled(error):
-                self._release(message)  # the caller is aborted, and the message is not at fault
+                # The caller is aborted, and the message is not at fault.
+                self._session.release(message)
                 raise
-            await self._failed(message, error)
+            await self._session.failed(message, error)
         else:
             await self.settle(message)
-
-    async def _failed(self, message: Message, error: BaseException) -> None:
-        self._check_fork()
-        if is_kind(error, ENDS_PROGRAM):
-            self._ends_program(message, error)
-            raise error
-        if is_cancelled(error) and self._is_aborted(message):
-            self._release(message)
-            raise error
-        if is_kind(error, GeneratorExit) and asyncio._get_running_loop() is None:
-            self._forget_call(message)
-            raise error  # a coroutine that its loop left behind is closed
-        await self.settle(message, error)
 
     def read(self, incoming: aio_pika.abc.AbstractIncomingMessage) -> Message:
         """Returns the message as a handler gets it, if you call the handler yourself, in
@@ -292,8 +235,8 @@ class Retrier(Settling):
         :raises ArgumentTypeError: if there is no message, because ``queue.get(fail=False)`` found
             none.
         """
-        message = self._read(incoming)
-        self._events.delivered(message)
+        message = self._session.read(incoming)
+        self._session.events.delivered(message)
         return message
 
     async def settle(self, message: Message, error: BaseException | None = None) -> None:
@@ -302,19 +245,10 @@ class Retrier(Settling):
         :param error: None if the handler succeeded, or the exception that it raised.
         :raises ArgumentTypeError: if an argument has another type.
         """
-        self._check_fork()
+        self._session.check_fork()
         instance("message", message, Message, "give a message of read")
         check_error(error)
-        if error is None:
-            if written := self._succeeded(message):
-                await shielded(written)
-            return
-        try:
-            plan = self._plan(message, error)
-        except Error as problem:
-            self._refuse(message, problem)
-        else:
-            await self._execute(message, plan, error)
+        await self._session.settle(message, error)
 
     # Waiting
 
@@ -322,7 +256,7 @@ class Retrier(Settling):
     def pending(self) -> int:
         """The number of copies that are not confirmed yet. Their originals are unacknowledged."""
         return sum(
-            publisher.pending for publisher in [*self._publishers.values()]
+            publisher.pending for publisher in [*self._session.publishers.values()]
         )  # a copy: in any thread
 
     async def __aenter__(self) -> Retrier:
@@ -345,22 +279,24 @@ class Retrier(Settling):
         limit = wait_limit(timeout)
         own = asyncio.current_task()
         drainers = {
-            task for task in self._running if task is own
+            task for task in self._session.running if task is own
         }  # they do not wait for each other
-        self._running -= drainers
+        self._session.running -= drainers
         try:
             await asyncio.wait_for(self._drained(), limit)
         except asyncio.TimeoutError:
-            if remaining := self.pending + len(self._running):
-                raise self._undrained(remaining) from None
+            if remaining := self.pending + len(self._session.running):
+                raise self._session.undrained(remaining) from None
         finally:
-            self._running |= drainers
+            self._session.running |= drainers
 
     async def _drained(self) -> None:
         await asyncio.sleep(0)  # messages that arrived before the cancel begin their handlers
-        if self._running:
-            await asyncio.wait(self._running)
-        await asyncio.gather(*(publisher.drain() for publisher in self._publishers.values()))
+        if self._session.running:
+            await asyncio.wait(self._session.running)
+        await asyncio.gather(
+            *(publisher.drain() for publisher in self._session.publishers.values())
+        )
 
     # Replaying
 
@@ -383,15 +319,17 @@ class Retrier(Settling):
         :raises ConnectionFailedError: if the connection is closed or lost.
         """
         limit = None if most is None else whole("most", most)
-        replay = Replay(self, await self._open_connection(), limit)
+        replay = Replay(self._session, await self._session.open_connection(), limit)
         try:
             await replay.run()
         finally:
-            self._emit_replayed(replay.count, replay.error)
+            self._session.emit_replayed(replay.count, replay.error)
         return replay.count
 
     def _replay_unroutable(self, connection: Any, done: Callable[[int, int], None]) -> None:
-        replay = Replay(self, connection, c.BH_REPLAY_MOST_SHARED, self._unroutable)
+        replay = Replay(
+            self._session, connection, c.BH_REPLAY_MOST_SHARED, self._session.unroutable
+        )
 
         async def run() -> None:
             try:
@@ -401,4 +339,4 @@ class Retrier(Settling):
             finally:
                 done(replay.count, replay.foreign)
 
-        self._publisher(connection)._go(run())
+        self._session.publisher(connection)._go(run())

@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import pika.exceptions
 
@@ -21,44 +21,13 @@ from ..._times import Seconds
 from ...breaker import now_ms
 from ...observe.event import Fields
 from ...observe.health import Health, State
-from ...topology import Topology
-from ..calls import Deliveries
 from ..declaring import CONSUME_ARGUMENTS, Refusal, consumer_refused, forget
 from ..subscription import CONSUME, DECLARE, EMIT, NEVER, REST, Subscription
 from .channels import asynchronous
 from .gate import OnMessage, PikaGate
+from .session import PikaSession
 
 _LOOK_AFTER = 0.1  # seconds
-
-
-class ConsumingRetrier(Protocol):
-    """The part of the retrier that a consumer uses."""
-
-    _back_off: c.Policy
-    _blocking: Any
-    _connection: Any
-    _consumers: set[Any]
-
-    @property
-    def topology(self) -> Topology: ...
-
-    def declare(self, callback: Callable[[Error | None], None] | None = None) -> None: ...
-
-    def _open_channel(self, opened: Callable[[Any], None]) -> Any: ...
-
-    def _has_copies_of(self, channel: object) -> bool: ...
-
-    def _watch(self) -> None: ...
-
-    def _deliver_on(
-        self, channel: Any, subscription: Any = None, prefetch: int = 0
-    ) -> Deliveries: ...
-
-    def _lose_acks(self, channel: Any) -> None: ...
-
-    def _emit_of(self, consumer: Any, kind: int, fields: Fields) -> None: ...
-
-    def _emit_subscription(self, consumer: Any, step: c.SubscriptionStep) -> None: ...
 
 
 class Consumer:
@@ -69,18 +38,18 @@ class Consumer:
 
     def __init__(
         self,
-        retrier: ConsumingRetrier,
+        session: PikaSession,
         on_message: OnMessage,
         prefetch: int,
         gate: PikaGate | None,
     ) -> None:
-        self._retrier = retrier
-        self._queue = retrier.topology.queue
+        self._session = session
+        self._queue = session.topology.queue
         self._on_message = on_message
         self._prefetch = prefetch
         self._channel: Any = None
         self._tag = ""
-        self._subscription = Subscription(retrier._back_off)
+        self._subscription = Subscription(session.back_off)
         self._is_looking = False
         self._timer: int | None = None  # the time of the next look; None: there is none
         self._is_consuming = False
@@ -89,7 +58,7 @@ class Consumer:
         self._gate = gate
         if gate is not None:
             gate.consumer = self
-        retrier._consumers.add(self)
+        session.consumers.add(self)
 
     @property
     def is_cancelled(self) -> bool:
@@ -103,7 +72,7 @@ class Consumer:
         It is stopped after ``cancel``, and after the connection is lost. While the broker blocks
         the connection, or its breaker is open, it is paused. For any thread.
         """
-        is_over = self._is_cancelled or not self._retrier._connection.is_open
+        is_over = self._is_cancelled or not self._session.connection.is_open
         return "stopped" if is_over else self._health.state
 
     @property
@@ -129,11 +98,11 @@ class Consumer:
     def cancel(self) -> None:
         """Stops taking messages.
 
-        Messages in hand are still settled: ``drain`` of the retrier waits for them.
+        Messages in hand are still settled: ``drain`` of the session waits for them.
         """
         is_first, self._is_cancelled = not self._is_cancelled, True
         self._subscription.stop()
-        self._retrier._consumers.discard(self)
+        self._session.consumers.discard(self)
         if self._gate is not None:
             self._gate.close()
         if is_first and self._is_consuming:
@@ -200,12 +169,12 @@ class Consumer:
     def _execute(self, step: c.SubscriptionStep) -> None:
         kind = step[0]
         if kind == EMIT:
-            self._retrier._emit_subscription(self, step)
+            self._session.emit_subscription(self, step)
             if self._gate is not None and step[1] == c.BH_EVENT_CONNECTED:
                 self._gate.look()
         elif kind == DECLARE:
             if self._subscription.was_consuming:
-                forget(self._retrier._connection)
+                forget(self._session.connection)
             before, self._channel = self._channel, None
             if before is not None:
                 self._close(before)
@@ -221,12 +190,12 @@ class Consumer:
             return
         while (step := self._subscription.next(False))[0] != REST:
             self._execute(step)
-        if self._retrier._connection.is_open:
+        if self._session.connection.is_open:
             self._later(0, self._look)
 
     @property
     def _may_subscribe(self) -> bool:
-        is_open = self._retrier._connection.is_open
+        is_open = self._session.connection.is_open
         return (is_open or not self._subscription.was_consuming) and not self._is_paused
 
     def _set_timer(self, due_ms: int) -> None:
@@ -245,7 +214,7 @@ class Consumer:
         """The broker accepted the subscription."""
         self._is_consuming = True
         self._subscription.subscribed()
-        self._retrier._watch()
+        self._session.watch()
         if self._is_paused:
             self._pause()
         if not self._is_looking:
@@ -256,7 +225,7 @@ class Consumer:
     def _has_channel(self, channel: Any) -> None:
         """Notes its new channel."""
         self._channel = channel
-        self._retrier._deliver_on(asynchronous(channel), self._subscription, self._prefetch)
+        self._session.deliver_on(asynchronous(channel), self._subscription, self._prefetch)
 
     def _later(self, delay: float, callback: Callable[[], None]) -> object:
         raise NotImplementedError
@@ -295,7 +264,7 @@ class Consumer:
             self._channel_lost(reason)
 
     def _channel_lost(self, reason: Any) -> None:
-        is_open = self._retrier._connection.is_open
+        is_open = self._session.connection.is_open
         loss = c.BH_LOSS_CHANNEL if is_open else c.BH_LOSS_CONNECTION
         self._subscription.lost(loss, reason, self._refusal(reason))
         self._report_loss()
@@ -303,11 +272,11 @@ class Consumer:
     def _refusal(self, reason: Any) -> Error:
         """Returns why the broker closed the channel."""
         code, text = getattr(reason, "reply_code", 0), getattr(reason, "reply_text", str(reason))
-        return consumer_refused(self._retrier.topology, Refusal(code, text))
+        return consumer_refused(self._session.topology, Refusal(code, text))
 
     def _ended(self, channel: Any, _: Any) -> None:
         """The broker cancelled the consumer."""
-        self._retrier._lose_acks(asynchronous(channel))
+        self._session.lose_acks(asynchronous(channel))
         if channel is self._channel:
             self._is_consuming = False
             if self._gate is not None:
@@ -324,7 +293,7 @@ class Consumer:
         """
         if not channel.is_open:
             return
-        if self._retrier._has_copies_of(asynchronous(channel)):
+        if self._session.has_copies_of(asynchronous(channel)):
             self._later(_LOOK_AFTER, partial(self._close, channel))
         else:
             channel.close()
@@ -357,15 +326,15 @@ class BlockingConsumer(Consumer):
 
     def __init__(
         self,
-        retrier: ConsumingRetrier,
+        session: PikaSession,
         on_message: OnMessage,
         prefetch: int,
         gate: PikaGate | None,
         on_cancel: Callable[[], None] = lambda: None,
     ) -> None:
-        super().__init__(retrier, on_message, prefetch, gate)
+        super().__init__(session, on_message, prefetch, gate)
         self._on_cancel = on_cancel
-        self._connection: Any = retrier._blocking
+        self._connection: Any = session.blocking
         self._closed_with: BaseException | None = None  # pika's error, of its first attempt
         try:
             self._look()
@@ -404,7 +373,7 @@ class BlockingConsumer(Consumer):
 
     def _declare(self) -> None:
         try:
-            self._retrier.declare()
+            self._session.declare()
         except Error as error:
             self._subscription.failed(error, error)
         else:
@@ -450,21 +419,21 @@ class AsyncConsumer(Consumer):
 
     def __init__(
         self,
-        retrier: ConsumingRetrier,
+        session: PikaSession,
         on_message: OnMessage,
         prefetch: int,
         gate: PikaGate | None,
         callback: Callable[[Error | None], None] | None,
     ) -> None:
-        super().__init__(retrier, on_message, prefetch, gate)
+        super().__init__(session, on_message, prefetch, gate)
         self._callback = callback
         self._look()
 
     def _later(self, delay: float, callback: Callable[[], None]) -> object:
-        return self._retrier._connection._adapter_call_later(delay, callback)
+        return self._session.connection._adapter_call_later(delay, callback)
 
     def _declare(self) -> None:
-        self._retrier.declare(self._declared)
+        self._session.declare(self._declared)
 
     def _declared(self, error: Error | None) -> None:
         if error is None:
@@ -475,7 +444,7 @@ class AsyncConsumer(Consumer):
 
     def _consume(self) -> None:
         try:
-            channel = self._retrier._open_channel(self._opened)
+            channel = self._session.open_channel(self._opened)
         except pika.exceptions.AMQPError as lost:
             self._subscription.lost(c.BH_LOSS_CHANNEL, lost, self._refusal(lost))
             return
@@ -514,4 +483,4 @@ class AsyncConsumer(Consumer):
             self._callback(error)
         elif error:
             why: Fields = {"status": error.status, "cause": str(error)}
-            self._retrier._emit_of(self, c.BH_EVENT_UNAVAILABLE, why)
+            self._session.emit_of(self, c.BH_EVENT_UNAVAILABLE, why)

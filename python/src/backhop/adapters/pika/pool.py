@@ -7,44 +7,17 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Protocol
 
 import pika.exceptions
 
 from ..._exceptions import is_kind
 from ..._handlers import ENDS_PROGRAM
-from ...message import Message as BaseMessage
-from ...observe.events import Events
 from ...observe.limit import TimeLimit
 from ..gate import Gate
 from .message import Message
+from .session import PikaSession
 
 Job = tuple[Message, Context]
-
-
-class PoolingRetrier(Protocol):
-    """The part of the retrier that a pool uses."""
-
-    _blocking: Any
-    _connection: Any
-
-    def handling(self, message: BaseMessage) -> Any: ...
-
-    _events: Events
-
-    def _ignore_call(self, message: BaseMessage) -> None: ...
-
-    def _record_end(self, message: BaseMessage, error: BaseException | None) -> None: ...
-
-    def _ends_program(self, message: BaseMessage, error: BaseException) -> None: ...
-
-    def _emit_stale(self, message: BaseMessage, status: int = 0) -> None: ...
-
-    def _lost_ack(self, message: Any) -> None: ...
-
-    def _forget_call(self, message: BaseMessage) -> None: ...
-
-    def settle(self, message: Any, error: BaseException | None = None) -> None: ...
 
 
 class Pool:
@@ -58,13 +31,13 @@ class Pool:
 
     def __init__(
         self,
-        retrier: PoolingRetrier,
+        session: PikaSession,
         handle: Callable[[Message], object],
         threads: int,
         limit: TimeLimit,
         name: str,
     ) -> None:
-        self._retrier = retrier
+        self._session = session
         self._handle = handle
         self._limit = limit
         self._count = self._threads = threads
@@ -72,7 +45,7 @@ class Pool:
         self._in_hand: set[Message] = set()
         for i in range(threads):
             threading.Thread(target=self._work, name=f"{name}-{i + 1}", daemon=True).start()
-        retrier._connection.add_on_close_callback(lambda *_: self.close())
+        session.connection.add_on_close_callback(lambda *_: self.close())
 
     @property
     def busy(self) -> int:
@@ -93,7 +66,7 @@ class Pool:
     def start(self, message: Message) -> None:
         """Takes a message, in the connection's thread."""
         message._keep()
-        self._retrier._events.delivered(message)
+        self._session.events.delivered(message)
         self._in_hand.add(message)
         self._jobs.put((message, copy_context()))
 
@@ -110,35 +83,35 @@ class Pool:
                     message._call.stop()
             settle = partial(self._settle, message, error, was_called)
             try:
-                self._retrier._blocking.add_callback_threadsafe(settle)
+                self._session.blocking.add_callback_threadsafe(settle)
             except pika.exceptions.AMQPError:  # the connection is lost
                 self._in_hand.discard(message)
                 self._lost(message, error, was_called)
 
     def _run(self, message: Message) -> None:
-        with self._retrier.handling(message):
+        with self._session.events.handling(message, is_timed=True):
             self._limit.called(self._handle, message)
 
     def _lost(self, message: Message, error: BaseException | None, was_called: bool) -> None:
         """The message's channel is closed."""
         if was_called:
-            self._retrier._record_end(message, error)
+            self._session.record_end(message, error)
         else:
-            self._retrier._ignore_call(message)
+            self._session.ignore_call(message)
         if was_called and error is None:
-            self._retrier._lost_ack(message)
+            self._session.lost_ack(message)
         else:
-            self._retrier._forget_call(message)
-            self._retrier._emit_stale(message)
+            self._session.forget_call(message)
+            self._session.emit_stale(message)
 
     def _settle(self, message: Message, error: BaseException | None, was_called: bool) -> None:
         """Settles a message, in the connection's thread."""
         self._in_hand.discard(message)
         if error is not None and is_kind(error, ENDS_PROGRAM):
-            self._retrier._ends_program(message, error)
+            self._session.ends_program(message, error)
             raise error
         if message._original.is_here:
-            self._retrier.settle(message, error)
+            self._session.settle(message, error)
         else:
             self._lost(message, error, was_called)
         if self.gate is not None:

@@ -22,7 +22,7 @@ from ..copies import ChannelClosingError, Copy
 from ..declaring import Steps
 from ..frames import How, settlement
 from ..publisher import Publisher
-from ..retrier import BaseRetrier
+from ..session import Session
 from .channels import AsyncConnection, OpenChannel, is_here, settle
 from .declaring import Declarer
 
@@ -41,14 +41,14 @@ class PikaPublisher(Publisher):
 
     def __init__(
         self,
-        retrier: BaseRetrier[Any],
+        session: Session,
         connection: AsyncConnection,
         open_channel: OpenChannel,
         confirm_timeout: float,
         *,
         is_blocking: bool,
     ) -> None:
-        super().__init__(retrier, confirm_timeout)
+        super().__init__(session, confirm_timeout)
         self._is_blocking = is_blocking
         self._connection = connection
         self._open_channel = open_channel
@@ -83,7 +83,7 @@ class PikaPublisher(Publisher):
         try:
             channel = self._open_channel(self._opened)
         except pika.exceptions.AMQPError as error:
-            self._unopened(error)
+            self._unopened(repr(error))
             return None
         channel.add_on_close_callback(self._closed_by)
         return channel

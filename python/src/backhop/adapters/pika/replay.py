@@ -2,44 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import pika.exceptions
 import pika.spec
 
 from ..._errors import ConnectionFailedError, Error
-from ...decider import Decider
-from ...topology import Topology
 from ..declaring import CLOSED, Refusal, replay_refused
-from ..replay import goes_on, replayed_messages, replayed_queues, skips_queue, unreadable
-from .message import Message
-from .publisher import PikaPublisher
-
-
-class ReplayingRetrier(Protocol):
-    """The part of the retrier that a replay uses."""
-
-    _connection: Any
-    _decider: Decider
-    _publisher: PikaPublisher
-
-    @property
-    def topology(self) -> Topology: ...
-
-    def _open_channel(self, opened: Callable[[Any], None]) -> Any: ...
-
-    def _read(self, method: Any, properties: Any, body: bytes, channel: Any) -> Message: ...
-
-    def _owns(self, message: Message) -> bool: ...
+from ..replay import Progress, skips_queue
+from .session import PikaSession
 
 
 class Replay:
     """Gets messages one by one, on channels of its own, and publishes their copies.
 
-    First come the parked messages, then this work queue's messages in the unroutable queue. Each
-    queue has a channel of its own, because pika's BlockingChannel raises an error at a second
+    Each queue has a channel of its own, because pika's BlockingChannel raises an error at a second
     GetEmpty.
 
     :param most: the largest number of messages; None: no limit
@@ -50,41 +28,34 @@ class Replay:
 
     def __init__(
         self,
-        retrier: ReplayingRetrier,
+        session: PikaSession,
         most: int | None,
         done: Callable[[int, Error | None], None],
         queues: list[tuple[str, bool]] | None = None,
     ) -> None:
-        self._retrier = retrier
+        self._session = session
         self._done = done
-        self._most = math.inf if most is None else most
-        self._queues = queues or replayed_queues(retrier.topology)
-        self._queue = ""
-        self._is_shared = False
+        self._progress = Progress(session, most, queues)
         self._channel: Any = None
         self._closing: set[Any] = set()  # channels that wait for close-ok
-        self._remaining = 0  # messages to get from the queue
-        self._is_counted = False
         self._is_getting = False
-        self._in_flight = 0
-        self._count = 0
-        self._error: Error | None = None  # the first
-        self._is_stopped = False  # copies in flight are still confirmed
         self._is_over = False
         self._result: Error | None = None
         self._is_finished = False
-        self.foreign = 0
+
+    @property
+    def foreign(self) -> int:
         """The number of messages of other work queues, which stay."""
+        return self._progress.foreign
 
     def begin(self) -> None:
         """Begins with the next queue."""
         self._close_channel()
-        self._queue, self._is_shared = self._queues.pop(0)
-        self._remaining, self._is_counted = 1, False
+        self._progress.begin_queue()
         try:
-            self._channel = self._retrier._open_channel(lambda _: self._next())
+            self._channel = self._session.open_channel(lambda _: self._next())
         except pika.exceptions.AMQPError as error:
-            is_open = self._retrier._connection.is_open
+            is_open = self._session.connection.is_open
             why = f"no channel can be opened: {error!r}" if is_open else CLOSED
             self._end(ConnectionFailedError(why))
             return
@@ -100,52 +71,32 @@ class Replay:
     def _next(self) -> None:
         if self._is_over or self._is_getting:
             return
-        is_enough = self._is_stopped or self._count + self._in_flight >= self._most
-        if self._remaining and not is_enough:
+        progress = self._progress
+        if progress.gets_message:
             self._is_getting = True
-            self._channel.basic_get(self._queue, self._got)
-        elif self._in_flight:
+            self._channel.basic_get(progress.queue, self._got)
+        elif progress.in_flight:
             return
-        elif self._queues and not is_enough:
+        elif progress.gets_queue:
             self.begin()
         else:
-            self._end(self._error)
-
-    def _fail(self, error: Error) -> None:
-        self._error = self._error or error
-        self._is_stopped = self._is_stopped or not goes_on(error)
+            self._end(progress.error)
 
     def _empty(self, _: Any) -> None:
         self._is_getting = False
-        self._remaining = 0
+        self._progress.end_queue()
         self._next()
 
     def _got(self, channel: Any, method: Any, properties: Any, body: bytes) -> None:
-        retrier = self._retrier
+        session = self._session
         self._is_getting = False
-        if not self._is_counted:  # a busy broker answers a passive declare of a quorum queue with 0
-            self._is_counted = True
-            self._remaining = replayed_messages(method.message_count, self._is_shared)
-        self._remaining -= 1
-        message = retrier._read(method, properties, body, channel)
-        if self._is_shared and not retrier._owns(message):
-            self.foreign += 1  # it is requeued when the channel closes
-        else:
-            try:
-                plan = retrier._decider.replay(message.history)
-            except Exception as error:
-                self._fail(unreadable(error))
-            else:
-                self._in_flight += 1
-                retrier._publisher.settle(plan, message, message._original, replayed=self._replayed)
+        message = session.read(method, properties, body, channel)
+        if plan := self._progress.got(message, method.message_count):
+            session.publisher.settle(plan, message, message._original, replayed=self._replayed)
         self._next()
 
     def _replayed(self, error: Error | None) -> None:
-        self._in_flight -= 1
-        if error:
-            self._fail(error)
-        else:
-            self._count += 1
+        self._progress.replayed(error)
         self._next()
 
     def _closed(self, channel: Any, reason: Exception) -> None:
@@ -158,8 +109,9 @@ class Replay:
             self._end(ConnectionFailedError(f"the channel was closed: {reason}"))
             return
         refusal = Refusal(reason.reply_code, reason.reply_text)
-        refused = replay_refused(self._retrier.topology, self._queue, refusal)
-        self._end(self._error if skips_queue(refused, self._is_shared) else refused)
+        refused = replay_refused(self._session.topology, self._progress.queue, refusal)
+        is_left_out = skips_queue(refused, self._progress.is_shared)
+        self._end(self._progress.error if is_left_out else refused)
 
     def _end(self, error: Error | None) -> None:
         if self._is_over:
@@ -173,4 +125,4 @@ class Replay:
         """Calls back, when it is over and all its channels are closed."""
         if self._is_over and not self._closing and not self._is_finished:
             self._is_finished = True
-            self._done(self._count, self._result)
+            self._done(self._progress.count, self._result)

@@ -18,21 +18,19 @@ from ..._errors import ArgumentTypeError, ConnectionFailedError, Error
 from ..._handlers import ENDS_PROGRAM, check_handler
 from ..._times import Seconds
 from ...observe.limit import TimeLimit
-from ..declaring import CLOSED, Steps, check_broker
-from ..retrier import LOGGER, check_error
+from ..retrier import BaseRetrier, check_error
 from .consumers import AsyncConsumer, BlockingConsumer, Consumer
-from .declaring import Declarer
 from .gate import OnMessage, PikaGate, gated
 from .message import Message
 from .pool import Pool
 from .replay import Replay
-from .settling import Settling
+from .session import PikaSession
 from .waiting import run_callbacks, run_until
 
 _ASYNC_ELSEWHERE = "give a plain function, or consume over aio-pika, or with Worker.serve"
 
 
-class Retrier(Settling):
+class Retrier(BaseRetrier[Any, PikaSession]):
     """Acknowledges handled messages, and retries failed ones later.
 
     With a BlockingConnection copies go out on the asynchronous channel inside a BlockingChannel,
@@ -79,6 +77,12 @@ class Retrier(Settling):
         the strategy cannot defer a message.
     """
 
+    def _begin(self, channel: Any, *parts: Any) -> PikaSession:
+        session = PikaSession(channel, *parts)
+        session.replay_unroutable = self._replay_unroutable
+        self._pools: list[Pool] = []
+        return session
+
     # Declaring
 
     def declare(self, callback: Callable[[Error | None], None] | None = None) -> None:
@@ -95,7 +99,7 @@ class Retrier(Settling):
         :raises AccessError: if the user may not declare.
         :raises BrokerError: if the broker cannot serve the strategy.
         """
-        self._declare_by(self._declaring(self._connection), self._mode == "create", callback)
+        self._session.declare(callback)
 
     def verify(self, callback: Callable[[Error | None], None] | None = None) -> None:
         """Checks that all exchanges and queues exist, whatever the mode. Declares nothing.
@@ -108,41 +112,7 @@ class Retrier(Settling):
         :raises MissingError: if something does not exist.
         :raises BrokerError: if the broker cannot serve the strategy.
         """
-        self._declare_by(self._verifying(), False, callback)
-
-    def _declare_by(
-        self, steps: Steps, makes: bool, callback: Callable[[Error | None], None] | None
-    ) -> None:
-        self._check_fork()
-        ends: list[Error | None] = []
-
-        def done(error: Error | None) -> None:
-            self._restores = self._restores or (error is None and makes)
-            ends.append(error)
-            if self._blocking is not None:
-                return
-            if callback:
-                callback(error)
-            elif error:
-                LOGGER.error("the topology of %r: %s", self.topology.queue, error)
-
-        self._was_declared = True
-        declarer = Declarer(self._open_channel, self._checked(steps), done)
-        if self._blocking is not None:
-            try:
-                run_until(self._blocking, lambda: bool(ends) and declarer.is_closed)
-            except pika.exceptions.AMQPConnectionError as lost:
-                if ends and ends[0]:
-                    raise ends[0] from lost
-                raise
-            if ends[0]:
-                raise ends[0]
-
-    def _checked(self, steps: Steps) -> Steps:
-        if not self._connection.is_open:
-            raise ConnectionFailedError(CLOSED)
-        check_broker(self.topology, self._connection.server_properties)
-        yield from steps
+        self._session.declare_by(self._session.verifying(), False, callback)
 
     # Handling
 
@@ -177,23 +147,23 @@ class Retrier(Settling):
         if threads is not None:
             whole("threads", threads, 1, 10_000)
         count = whole("prefetch", (threads or 100) if prefetch is None else prefetch, 1, 65535)
-        limit = TimeLimit(timeout, self._emit_busy if threads is None else None)
-        self._check_fork()
+        limit = TimeLimit(timeout, self._session.emit_busy if threads is None else None)
+        self._session.check_fork()
         check_handler(handle, instead=_ASYNC_ELSEWHERE)
         if threads is not None:
-            if self._blocking is None:
+            if self._session.blocking is None:
                 raise ArgumentTypeError(
                     "an asynchronous connection has no threads: leave out threads"
                 )
-            pool = Pool(self, handle, threads, limit, f"backhop-{self.topology.queue}")
+            pool = Pool(self._session, handle, threads, limit, f"backhop-{self.topology.queue}")
             self._pools.append(pool)
-            on_message, gate = gated(self, pool.start, lambda: pool.has_room)
+            on_message, gate = gated(self._session, pool.start, lambda: pool.has_room)
             pool.gate = gate
-            return BlockingConsumer(self, on_message, count, gate, pool.close)
+            return BlockingConsumer(self._session, on_message, count, gate, pool.close)
         on_message, gate = self._handler(handle, limit)
-        if self._blocking is None:
-            return AsyncConsumer(self, on_message, count, gate, callback)
-        return BlockingConsumer(self, on_message, count, gate)
+        if self._session.blocking is None:
+            return AsyncConsumer(self._session, on_message, count, gate, callback)
+        return BlockingConsumer(self._session, on_message, count, gate)
 
     def wrap(self, handle: Callable[[Message], None]) -> Callable[[Any, Any, Any, bytes], None]:
         """Returns a callback for your own ``basic_consume`` (with ``auto_ack=False``) that passes
@@ -206,31 +176,35 @@ class Retrier(Settling):
         :raises ArgumentTypeError: if ``handle`` is not callable, or is a coroutine or generator
             function.
         """
-        self._check_fork()
+        self._session.check_fork()
         check_handler(handle, instead=_ASYNC_ELSEWHERE)
-        self._watch()
+        self._session.watch()
         return self._handler(handle, TimeLimit(None))[0]
 
     def _handler(
         self, handle: Callable[[Message], object], limit: TimeLimit
     ) -> tuple[OnMessage, PikaGate | None]:
         """Returns the callback of a consumer, and its gate if it has a breaker without keys."""
-        succeeded, delivered, call = self._succeeded, self._events.delivered, limit.called
-        run = self._events.surrounded(handle)
+        succeeded, delivered, call = (
+            self._session.succeeded,
+            self._session.events.delivered,
+            limit.called,
+        )
+        run = self._session.events.surrounded(handle)
 
         def start(message: Message) -> None:
             delivered(message)
             try:
                 copy_context().run(call, run, message)  # each handler has a context of its own
             except ENDS_PROGRAM as error:
-                self._ends_program(message, error)
+                self._session.ends_program(message, error)
                 raise
             except BaseException as error:
-                self._failed(message, error)
+                self._session.failed(message, error)
             else:
                 succeeded(message)
 
-        return gated(self, start)
+        return gated(self._session, start)
 
     @contextlib.contextmanager
     def process(
@@ -251,16 +225,16 @@ class Retrier(Settling):
         :raises ArgumentTypeError: if there is no message, because basic_get found none.
         :raises Error: if the message is malformed.
         """
-        message = self._read(method, properties, body, channel)
-        if poison := self._guard(message):
-            self._execute(message, poison)
-            raise self._poison(poison)
-        self._events.delivered(message)
+        message = self._session.read(method, properties, body, channel)
+        if poison := self._session.guard(message):
+            self._session.execute(message, poison)
+            raise self._session.poison(poison)
+        self._session.events.delivered(message)
         try:
-            with self._events.handling(message):
+            with self._session.events.handling(message):
                 yield message
         except (GeneratorExit, *ENDS_PROGRAM) as error:  # the caller's generator may be closed
-            self._ends_program(message, error)
+            self._session.ends_program(message, error)
             raise
         except BaseException as error:
             self.settle(message, error)
@@ -279,8 +253,8 @@ class Retrier(Settling):
         :param channel: the message's channel; default: the retrier's channel.
         :raises ArgumentTypeError: if there is no message.
         """
-        message = self._read(method, properties, body, channel)
-        self._events.delivered(message)
+        message = self._session.read(method, properties, body, channel)
+        self._session.events.delivered(message)
         return message
 
     def settle(self, message: Message, error: BaseException | None = None) -> None:
@@ -292,27 +266,24 @@ class Retrier(Settling):
         :param error: None if the handler succeeded, or the exception that it raised.
         :raises ArgumentTypeError: if an argument has another type.
         """
-        self._check_fork()
+        self._session.check_fork()
         instance("message", message, Message, "give a message of read")
         check_error(error)
-        if error is None:
-            self._succeeded(message)
-        else:
-            self._failed(message, error)
+        self._session.settle(message, error)
 
     # Waiting
 
     @property
     def pending(self) -> int:
         """The number of copies that are not confirmed yet. Their originals are unacknowledged."""
-        return self._publisher.pending
+        return self._session.publisher.pending
 
     def __enter__(self) -> Retrier:
         return self
 
     def __exit__(self, *_: object) -> None:
         """Drains, with a BlockingConnection."""
-        if self._blocking is not None and self._blocking.is_open:
+        if self._session.blocking is not None and self._session.blocking.is_open:
             self.drain()
 
     def drain(self, timeout: Seconds | None = None) -> None:
@@ -328,36 +299,36 @@ class Retrier(Settling):
             that time.
         :raises ArgumentTypeError: if the connection is asynchronous.
         """
-        self._check_fork()
+        self._session.check_fork()
         limit = wait_limit(timeout)
         end = None if limit is None else time.monotonic() + limit
         try:
             self._drain(end)
         except pika.exceptions.AMQPConnectionError:
-            if self._connection.is_open:
+            if self._session.connection.is_open:
                 raise
 
     def _drain(self, end: float | None) -> None:
-        if self._blocking is not None:
-            run_callbacks(self._blocking, lambda: not self._is_busy, end)
-            if not self._blocking.is_open:
+        if self._session.blocking is not None:
+            run_callbacks(self._session.blocking, lambda: not self._is_busy, end)
+            if not self._session.blocking.is_open:
                 return
         remaining = None if end is None else max(0.0, end - time.monotonic())
-        watch = self._publisher.watch
+        watch = self._session.publisher.watch
 
         def is_drained() -> bool:
-            return not (self.pending or watch.is_looking or self._is_closing_channel)
+            return not (self.pending or watch.is_looking or self._session.is_closing_channel)
 
-        run_until(self._blocking, is_drained, remaining)
+        run_until(self._session.blocking, is_drained, remaining)
         is_late = end is not None and time.monotonic() >= end
         busy = sum(each.busy for each in self._pools) if is_late else 0  # else a caller's callback
-        if self._connection.is_open and (self.pending or busy):
-            raise self._undrained(self.pending + busy)
+        if self._session.connection.is_open and (self.pending or busy):
+            raise self._session.undrained(self.pending + busy)
 
     @property
     def _is_busy(self) -> bool:
         """Returns whether handlers run in threads, or messages wait for them."""
-        return any(each.busy for each in self._pools) or bool(self._pools and self._waiting)
+        return any(each.busy for each in self._pools) or bool(self._pools and self._session.waiting)
 
     # Replaying
 
@@ -388,17 +359,17 @@ class Retrier(Settling):
 
         def done(count: int, error: Error | None) -> None:
             ends.append((count, error))
-            self._emit_replayed(count, error)
-            if self._blocking is None and callback:
+            self._session.emit_replayed(count, error)
+            if self._session.blocking is None and callback:
                 callback(count, error)
 
-        self._check_fork()
-        Replay(self, None if most is None else whole("most", most), done).begin()
-        if self._blocking is None:
+        self._session.check_fork()
+        Replay(self._session, None if most is None else whole("most", most), done).begin()
+        if self._session.blocking is None:
             return 0
         cause = None
         try:
-            run_until(self._blocking, lambda: bool(ends))
+            run_until(self._session.blocking, lambda: bool(ends))
         except pika.exceptions.AMQPConnectionError as lost:
             if not ends:
                 raise ConnectionFailedError(f"the connection was lost: {lost!r}") from lost
@@ -412,5 +383,5 @@ class Retrier(Settling):
         def ended(count: int, _: Error | None) -> None:
             done(count, replay.foreign)
 
-        replay = Replay(self, c.BH_REPLAY_MOST_SHARED, ended, self._unroutable)
+        replay = Replay(self._session, c.BH_REPLAY_MOST_SHARED, ended, self._session.unroutable)
         replay.begin()
