@@ -357,7 +357,7 @@ module Backhop
 
       # Closes, once cancelled, its channels: each when its handlers have ended and its copies are confirmed.
       def close_all
-        until @connection.closed?
+        until @retrier.lost?
           are_done = @lock.synchronize { @is_consumer_gone && @busy.empty? }
           leave_channel if are_done
           close_retired unless @connection.blocked? # the broker does not answer then
@@ -410,7 +410,7 @@ module Backhop
 
         if @is_cancelled
           lose(Native::BH_LOSS_CONSUMER)
-        elsif @channel.closed? && !Channels.recovering?(@connection)
+        elsif (@channel.closed? || @channel.doubtful?) && !Channels.recovering?(@connection)
           lose(Native::BH_LOSS_CHANNEL)
         end
       end
@@ -421,13 +421,13 @@ module Backhop
       def follow_recovery
         lose(Native::BH_LOSS_CONNECTION)
         @looks ||= 0
-        return if Channels.recovering?(@connection) || !@connection.transport.open? || @retrier.outdated?
+        return if Channels.recovering?(@connection) || !@connection.transport.open? || @retrier.outdated? || @channel.asking?
 
-        if !@is_cancelled && (@is_absent || @channel.here?)
+        if !@is_cancelled && (@is_absent || @channel.consumed?)
           @transport = @connection.transport
           @looks = nil
           @steps.subscribed
-        elsif @is_cancelled || (@looks += 1) > RECOVERS
+        elsif @is_cancelled || @channel.doubtful? || (@looks += 1) > RECOVERS
           @looks = nil
         end
       end
@@ -449,8 +449,10 @@ module Backhop
       end
 
       # Closes the channels whose copies are confirmed. Only this thread does so: if the broker refused a
-      # consumer at the same moment, Bunny would wait in vain for an answer.
+      # consumer at the same moment, Bunny would wait in vain for an answer. During a recovery Bunny opens them again.
       def close_retired
+        return if Channels.recovering?(@connection)
+
         @retired.reject! do |channel|
           Channels.close(channel) if channel.released?
           channel.released?
