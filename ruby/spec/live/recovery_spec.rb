@@ -151,6 +151,26 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
     expect(Array.new(told.size) { told.pop.name }.uniq).to contain_exactly(:connected, :delivered, :failed, :parked)
   end
 
+  it "R4-9: does not wait for a handler that never ends if it is cancelled after a reconnect" do
+    go = Queue.new
+    connected(BunnyClient, proxy.url, queue, nil, **options) do |client|
+      seen = Running::Inbox.new
+      subscription = client.retrier.subscribe do |message|
+        seen.call(message.body)
+        go.pop
+      end
+      events.get(:connected)
+      proxy.cut
+      events.get(:connected)
+      broker.publish("a", queue)
+      seen.get
+      expect(subscription.cancel(0)).to be(false)
+      until_true(PATIENCE / 4) { Thread.list.none? { |thread| thread.name == "backhop-cancel" } } # Bunny waits for 60 s
+      go << 1
+    end
+    proxy.close
+  end
+
   it "F2: by subscribe acknowledges a message whose handler closed its channel, without a second call" do
     calls = 0
     connected(BunnyClient, proxy.url, queue, nil, **options) do |client|

@@ -68,8 +68,10 @@ module Backhop
           end
         end
 
-        # Bunny also calls this when it has opened the channel again.
+        # Bunny also calls this when it has opened the channel again, with a new pool that has Bunny's own limit: see
+        # {Channels.open}.
         def basic_consume_with(consumer)
+          work_pool.instance_variable_set(:@shutdown_timeout, nil)
           transport = connection.transport
           @is_asking = true
           super.tap { @consumed_on = transport }

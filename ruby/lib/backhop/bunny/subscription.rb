@@ -246,8 +246,8 @@ module Backhop
         Backhop.log(Logger::WARN) { "another thread ended #{count} idle threads of queue #{queue.inspect}: they are replaced" }
       end
 
-      # Ends the subscription. A thread of its own cancels the consumer: during an alarm the broker
-      # does not answer, and Bunny waits for its pool.
+      # Ends the subscription. A thread of its own returns the held messages and cancels the consumer: during an alarm
+      # the broker does not answer. If the connection is lost, Bunny recovers it in the thread that finds that.
       #
       # @param text [String, nil] the reason
       def finish(text = nil)
@@ -261,14 +261,14 @@ module Backhop
           @changed.broadcast
         end
         @retrier.note_gauges
-        @gate&.close
-        Thread.new { cancel_consumer }.name = "backhop-cancel"
+        Thread.new { leave_queue }.name = "backhop-cancel"
       end
 
-      def cancel_consumer
+      def leave_queue
+        @gate&.close
         @consumer.cancel if @channel.here? && @connection.open?
       rescue *Channels::LOST
-        nil
+        nil # the broker returns the messages, and no consumer is left
       ensure
         @lock.synchronize do
           @is_consumer_gone = true
