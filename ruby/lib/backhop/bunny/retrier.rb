@@ -102,6 +102,7 @@ module Backhop
         check_broker
         make
         @restores = true
+        @publisher.declared
         self
       end
 
