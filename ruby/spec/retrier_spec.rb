@@ -11,15 +11,6 @@ RSpec.describe Backhop::Retrier do
     )
   end
 
-  it "waits about twice as long each time, from 100 ms up to 10 s, or as back_off says" do
-    retrier = made
-    expect(Array.new(50) { retrier.back_off(1) }).to all(be_between(0.05, 0.1))
-    expect(Array.new(50) { retrier.back_off(4) }).to all(be_between(0.4, 0.8))
-    expect(Array.new(50) { retrier.back_off(10_000) }).to all(be_between(5, 10))
-    back_off = Backhop::Policy.new(kind: :fixed, initial: 3, jitter: :none, max_attempts: 1)
-    expect(made(back_off: back_off).back_off(7)).to eq(3)
-  end
-
   it "has the default policy, and its topology" do
     expect(made.policy.preview.to_s).to eq(Backhop::Policy.new.preview.to_s)
     expect(made.topology.queue).to eq("work")

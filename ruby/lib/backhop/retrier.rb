@@ -46,13 +46,7 @@ module Backhop
       yield message
     end
 
-    # Returns the delay before an operation is tried again, in seconds.
-    # @api private
-    def back_off(failures)
-      @back_off.delay([failures, 1].max, random: Random.rand)
-    end
-
-    # @return [Policy] the delays of {#back_off}
+    # @return [Policy] the delays before an operation is tried again
     # @api private
     def back_off_policy = @back_off
 

@@ -320,6 +320,22 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
       broker.delete(Backhop::Topology.new(queue, policy: policy, namespace: namespace))
     end
 
+    it "D6: waits longer and longer for a channel, also with decorrelated jitter" do
+      delays = Queue.new
+      on_event = ->(event) { delays << event.delay if event.name == :unavailable }
+      back_off = Backhop::Policy.new(initial: 0.01, jitter: :decorrelated) # the first delay is below 0.03 s
+      given = { policy: QUICK, namespace: namespace, back_off: back_off, on_event: on_event, bunny: { channel_max: 3 } }
+      connected(BunnyClient, URL, queue, Handler.new(Backhop::Park.new), **given) do |consumer|
+        consumer.declare
+        consumer.begin
+        other = consumer.connection.create_channel # the second one; a connection has one less than channel_max
+        broker.publish("body", queue)
+        until_true { delays.pop > 0.03 }
+        other.close
+        until_true { broker.count("#{queue}.parked") == 1 }
+      end
+    end
+
     it "publishes again what a broker refuses whose names are not ASCII" do
       own = "#{namespace}.ü"
       topology = nil

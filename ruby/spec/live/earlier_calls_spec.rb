@@ -1,5 +1,6 @@
 # frozen_string_literal: true
 
+require "program"
 require "running"
 require "spec_helper"
 require_relative "support"
@@ -104,6 +105,37 @@ RSpec.describe "A message that comes again", skip: NEEDS_BROKER do
     broker.publish("a", queue, message_id: "a")
     consuming(SubscribedClient, URL, queue, handler, **options) { events.get(:succeeded) }
     expect(called).to eq(["a", 1] => 2)
+    expect(broker.count(queue)).to eq(0)
+  end
+
+  it "is called in a forked child, which does not see the end of its parent's call" do
+    program = <<~RUBY
+      require "backhop/bunny"
+      require "timeout"
+      connect = lambda do
+        channel = Bunny.new(ARGV[0]).start.create_channel
+        [channel, Backhop::Bunny::Retrier.new(channel, queue: ARGV[1], namespace: ARGV[2])]
+      end
+      channel, retrier = connect.call
+      ended = Queue.new
+      handler = retrier.declare.wrap do |message|
+        child = fork do
+          called = Queue.new
+          _, retrier = connect.call
+          retrier.subscribe { |again| called << again.redelivered? }
+          puts "redelivered: \#{Timeout.timeout(#{PATIENCE / 2}) { called.pop }}"
+          retrier.drain
+          exit!(0)
+        end
+        message.delivery_info.channel.close
+        Process.wait(child)
+        ended << $?.exitstatus
+      end
+      channel.queue(ARGV[1], no_declare: true).subscribe(manual_ack: true, &handler)
+      exit!(ended.pop)
+    RUBY
+    broker.publish("a", queue, message_id: "a")
+    expect(program(program, URL, queue, namespace).lines.last).to eq("redelivered: true\n")
     expect(broker.count(queue)).to eq(0)
   end
 

@@ -53,6 +53,50 @@ RSpec.describe "A breaker", skip: NEEDS_BROKER do
 
   def publish(count, prefix = "m") = count.times { |index| broker.publish("#{prefix}#{index}", queue) }
 
+  # Keeps the thread of Bunny that reads a connection from its work, until the block ends.
+  def not_reading(connection)
+    began = Queue.new
+    ended = Queue.new
+    channel = connection.create_channel
+    channel.confirm_select(->(*) { began << ended.pop })
+    channel.basic_publish("", "", queue)
+    until_true { ended.num_waiting == 1 }
+    yield
+  ensure
+    ended.close
+  end
+
+  def held_by(retrier)
+    retrier.instance_variable_get(:@gates).send(:live).sum { |gate| gate.instance_variable_get(:@held).size }
+  end
+
+  ends = {
+    "cancels" => [SubscribedClient, ->(client) { client.instance_variable_get(:@subscription).cancel(0.2) }],
+    "drains" => [BunnyClient, ->(client) { client.retrier.drain(0.2) }]
+  }
+  ends.each do |name, (kind, finish)|
+    it "#{name} within its limit if the connection is lost, and Bunny finds that when held messages are returned" do
+      recovery = Queue.new
+      bunny = { recovery_attempt_started: -> { recovery.pop } }
+      breaker.open
+      publish(3)
+      options = { policy: policy, namespace: namespace, breaker: breaker }
+      connected(kind, proxy.url, queue, downstream, bunny: bunny, **options) do |consumer|
+        consumer.declare
+        consumer.begin
+        until_true { held_by(consumer.retrier) == 3 }
+        not_reading(consumer.connection) do
+          proxy.cut
+          expect(finish.call(consumer)).to be_truthy
+        end
+        recovery.close
+        until_true { !Backhop::Bunny::Channels.recovering?(consumer.connection) }
+      end
+      proxy.close
+      broker.await_count(queue, 4)
+    end
+  end
+
   %w[bunny-subscribe bunny-wrap kicks].each do |name|
     it "F4-1: lets held messages wait over #{name} if their queue is deleted", long: Carriers.further?(name) do
       breaker.open

@@ -151,6 +151,26 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
     expect(Array.new(told.size) { told.pop.name }.uniq).to contain_exactly(:connected, :delivered, :failed, :parked)
   end
 
+  it "R4-9: does not wait for a handler that never ends if it is cancelled after a reconnect" do
+    go = Queue.new
+    connected(BunnyClient, proxy.url, queue, nil, **options) do |client|
+      seen = Running::Inbox.new
+      subscription = client.retrier.subscribe do |message|
+        seen.call(message.body)
+        go.pop
+      end
+      events.get(:connected)
+      proxy.cut
+      events.get(:connected)
+      broker.publish("a", queue)
+      seen.get
+      expect(subscription.cancel(0)).to be(false)
+      until_true(PATIENCE / 4) { Thread.list.none? { |thread| thread.name == "backhop-cancel" } } # Bunny waits for 60 s
+      go << 1
+    end
+    proxy.close
+  end
+
   it "F2: by subscribe acknowledges a message whose handler closed its channel, without a second call" do
     calls = 0
     connected(BunnyClient, proxy.url, queue, nil, **options) do |client|
@@ -236,6 +256,66 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
       events.get(:succeeded)
       broker.channel.queue_delete(queue)
       expect(events.get(:unavailable)).to have_attributes(delay: 0.4) # no queue; the loss had 0.2 s
+    end
+  end
+
+  context "when the broker answers a consumer later than Bunny waits" do
+    let(:hasty) { { continuation_timeout: 300 } }
+    let(:seen) { Queue.new }
+
+    # Waits until each message is handled. The connection of the consumer that got no answer holds none of them.
+    def handled(*bodies)
+      until_true { (bodies - Array.new(seen.size) { seen.pop.tap { |body| seen << body } }).empty? }
+    end
+
+    def subscribed_to(client) = client.retrier.subscribe(prefetch: 5) { |message| seen << message.body }
+
+    it "consumes again after a reconnect, and no connection keeps messages" do
+      connected(BunnyClient, proxy.url, queue, nil, **options, bunny: hasty) do |client|
+        subscription = subscribed_to(client)
+        events.get(:connected)
+        proxy.hold_consumer
+        proxy.cut
+        until_true { proxy.holds_consumer? }
+        %w[1 2].each { |body| broker.publish(body, queue, message_id: body) } # the silent connection gets them
+        handled("1", "2")
+        expect(subscription.ready(PATIENCE)).to be(subscription)
+        proxy.release
+        until_true { broker.channel.queue_declare(queue, passive: true).consumer_count == 1 }
+        broker.publish("3", queue, message_id: "3")
+        handled("3")
+      end
+      proxy.close
+    end
+
+    it "raises at the first consumer, which keeps no message" do
+      connected(BunnyClient, proxy.url, queue, nil, **options, bunny: hasty) do |client|
+        client.declare
+        proxy.hold_consumer
+        expect { subscribed_to(client) }.to raise_error(Backhop::ConnectionFailedError)
+        proxy.release
+        until_true { broker.channel.queue_declare(queue, passive: true).consumer_count.zero? }
+        subscribed_to(client)
+        broker.publish("1", queue)
+        handled("1")
+      end
+      proxy.close
+    end
+
+    it "consumes again on another channel if the broker cancelled the consumer" do
+      connected(BunnyClient, proxy.url, queue, nil, **options, bunny: hasty) do |client|
+        subscription = subscribed_to(client)
+        proxy.hold_consumer
+        broker.channel.queue_delete(queue)
+        broker.queue(name: queue)
+        until_true { proxy.holds_consumer? }
+        broker.publish("1", queue)
+        events.get(:unavailable)
+        proxy.release
+        handled("1")
+        expect(subscription.ready(PATIENCE)).to be(subscription)
+      end
+      proxy.close
     end
   end
 

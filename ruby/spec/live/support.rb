@@ -178,6 +178,8 @@ end
 
 # A TCP proxy in front of the broker, which holds what the broker says, or cuts the connections.
 class Proxy
+  BASIC_CONSUME = [60, 20].pack("nn")
+
   attr_reader :url
 
   def initialize
@@ -186,7 +188,8 @@ class Proxy
     @url = URL.sub("#{@broker.host}:#{@broker.port}", "127.0.0.1:#{@listener.addr[1]}")
     @gate = Mutex.new
     @opened = ConditionVariable.new
-    @is_held = false
+    @is_held = @is_armed = false
+    @silent = [] # the broker's ends of connections whose answers are held
     @sockets = []
     @thread = Thread.new { accept }
   end
@@ -194,9 +197,16 @@ class Proxy
   # From now on the client receives nothing, while the broker does.
   def hold = @gate.synchronize { @is_held = true }
 
+  # Holds the answers to the next consumer, and all that follows on its connection. Other connections pass.
+  def hold_consumer = @is_armed = true
+
+  # Returns true if a consumer waits for its answer.
+  def holds_consumer? = @gate.synchronize { @silent.any? }
+
   def release
     @gate.synchronize do
       @is_held = false
+      @silent.clear
       @opened.broadcast
     end
   end
@@ -232,11 +242,20 @@ class Proxy
   def pump(source, sink, is_held)
     loop do
       data = source.readpartial(65_536)
-      @gate.synchronize { @opened.wait(@gate) while @is_held } if is_held
+      is_held ? wait(source) : arm(sink, data)
       sink.write(data)
     end
   rescue IOError, SystemCallError
     shut(sink)
+  end
+
+  def wait(broker) = @gate.synchronize { @opened.wait(@gate) while @is_held || @silent.include?(broker) }
+
+  def arm(broker, data)
+    return unless @is_armed && data.include?(BASIC_CONSUME)
+
+    @is_armed = false
+    @gate.synchronize { @silent << broker }
   end
 
   def shut(socket)

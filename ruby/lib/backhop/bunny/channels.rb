@@ -62,13 +62,46 @@ module Backhop
 
         # Bunny also calls this when it opens the channel again.
         def open
-          super.tap { @opened_on = connection.transport }
+          super.tap do
+            @opened_on = connection.transport
+            @is_doubtful = false
+          end
         end
+
+        # Bunny also calls this when it has opened the channel again, with a new pool that has Bunny's own limit: see
+        # {Channels.open}.
+        def basic_consume_with(consumer)
+          work_pool.instance_variable_set(:@shutdown_timeout, nil)
+          transport = connection.transport
+          @is_asking = true
+          super.tap { @consumed_on = transport }
+        rescue ::Timeout::Error
+          @is_doubtful = true
+          raise
+        ensure
+          @is_asking = false
+        end
+
+        # Returns true while a consumer waits for the broker's answer.
+        def asking? = @is_asking ? true : false
+
+        # Returns true if the broker has not answered a consumer in time. Bunny would take a late answer for the answer to
+        # the next request.
+        def doubtful? = @is_doubtful ? true : false
+
+        # Returns true if the broker has confirmed a consumer on the current transport.
+        def consumed? = here? && @consumed_on.equal?(@opened_on)
 
         # Marks a channel that another one replaces. No handler acknowledges a message on it from now on:
         # RabbitMQ 4.3 cancels a consumer that held a message too long, and ignores its acknowledgement.
+        # After a lost connection, Bunny does not restore its consumer.
         def retire
           @is_retired = true
+          tags = consumers.keys
+          tags.each do |tag|
+            unregister_consumer(tag)
+            delete_recorded_consumer(tag) if respond_to?(:delete_recorded_consumer) # Bunny 3
+          end
         end
 
         def retired? = @is_retired ? true : false
@@ -101,6 +134,27 @@ module Backhop
         # Held while a channel is opened or closed. Bunny frees the number of a closed channel several times:
         # another thread must not get it in between.
         attr_accessor :backhop_lock
+
+        # Ends the connection of a recovery that failed. Bunny closes its socket, but a thread waits for the same socket.
+        # So the system keeps the connection open for two minutes, and the broker keeps the messages that it sent there.
+        def initialize_transport
+          @reader_loop&.stop
+          Channels.shut(@transport)
+          super
+        end
+
+        # Notes that Bunny 2 opens the channels again. After a time-out it connects once more, and does so again.
+        def recover_channels
+          @is_backhop_restoring = true
+          super
+        rescue ::Timeout::Error
+          is_repeated = true
+          raise
+        ensure
+          @is_backhop_restoring = is_repeated
+        end
+
+        def backhop_restoring? = @is_backhop_restoring ? true : false
 
         # Lets Bunny's own thread handle the broker's close of a channel without Bunny's lock of channels. A thread
         # that opens or closes another channel has this lock, and waits for Bunny's own thread.
@@ -180,7 +234,7 @@ module Backhop
             transport = connection.transport
             connection.create_channel(nil, threads, false, nil).extend(Opened).tap { |channel| channel.opened_on = transport }
           rescue ::Timeout::Error
-            transport.close unless connection.blocked? # the broker does not answer while it blocks the connection
+            shut(transport) unless connection.blocked? # the broker does not answer while it blocks the connection
             raise
           end
         rescue RuntimeError => e # of Bunny: no free number, no answer, or the connection is not open
@@ -190,7 +244,14 @@ module Backhop
         # Returns true if Bunny makes the connection again, and has not opened its channels yet.
         # Bunny 3 goes on to return true while it calls the application's callbacks.
         def recovering?(connection)
-          connection.status != :open || (IS_BUNNY2 && connection.recovering_from_network_failure?)
+          connection.status != :open || (IS_BUNNY2 && (connection.recovering_from_network_failure? || restoring?(connection)))
+        end
+
+        # Ends a connection. Bunny's thread that reads it finds that at once, which it does not if its socket is closed.
+        def shut(transport)
+          transport&.socket&.to_io&.shutdown
+        rescue IOError, SystemCallError
+          nil
         end
 
         # Returns true if the channel is closed, or if a close has begun.
@@ -225,6 +286,8 @@ module Backhop
         end
 
         private
+
+        def restoring?(connection) = connection.is_a?(Guarded) && connection.backhop_restoring?
 
         # Waits until Bunny's thread has unregistered the channels that the broker closed, for a second at most.
         def wait_for_closing(connection)

@@ -5,7 +5,8 @@ module Backhop
     # Which deliveries need no call of their handler, because an earlier delivery of their message had one. The
     # core's calls decide that; this module reports what happens to Bunny's channels.
     #
-    # All retriers share this object, because a message can come back by another connection.
+    # All retriers share this object, because a message can come back by another connection. A forked child forgets the
+    # calls of its parent: it does not see their ends.
     # @api private
     module EarlierCalls
       RANDOM_BYTES = 16
@@ -21,8 +22,8 @@ module Backhop
       private_constant :RANDOM_BYTES, :PREFETCHES, :Known
 
       @lock = Mutex.new
-      @known = {}.compare_by_identity # by channel
-      @waiting = {} # by call: what to do when it has ended
+      @pid = nil
+      @known = @waiting = nil # by channel; by call: what to do when it has ended
 
       class << self
         # Looks for an earlier call of a message.
@@ -34,7 +35,7 @@ module Backhop
           return unless message.identified?
 
           history = message.history.native
-          @lock.synchronize do
+          synchronize do
             leave_gone if message.redelivered?
             kind, call, action = enter(message, history)
             return action if kind == Native::BH_ARRIVAL_ACK
@@ -55,7 +56,7 @@ module Backhop
           return unless call&.positive?
 
           original.call = nil
-          waiting = @lock.synchronize do
+          waiting = synchronize do
             leave(known_of(original)) unless original.here?
             native.end(call, action, Times.monotonic_ms)
             @waiting.delete(call)
@@ -67,12 +68,12 @@ module Backhop
         #
         # @param is_orderly [Boolean] whether the broker gets all acknowledgements before
         def closed(channel, is_orderly: false)
-          @lock.synchronize { leave(@known[channel], is_orderly ? 0 : most(channel)) }
+          synchronize { leave(@known[channel], is_orderly ? 0 : most(channel)) }
         end
 
         # Records that the broker has cancelled a consumer. RabbitMQ 4.3 does so if it held a message too long.
         def cancelled(channel, tag)
-          @lock.synchronize do
+          synchronize do
             next unless (known = @known[channel])
 
             lose(known.number, most(channel))
@@ -82,6 +83,21 @@ module Backhop
         end
 
         private
+
+        # Yields with the lock. Ruby unlocks it in a child if another thread of the parent had it.
+        def synchronize
+          @lock.synchronize do
+            forget unless @pid == Process.pid
+            yield
+          end
+        end
+
+        def forget
+          @pid = Process.pid
+          @native = nil
+          @known = {}.compare_by_identity
+          @waiting = {}
+        end
 
         def native = @native ||= Core.made(Native.bh_calls_new(Random.urandom(RANDOM_BYTES)))
 

@@ -22,16 +22,13 @@ module Backhop
         @channels = {} # by channel number in the ledger: one Original of each channel.
         @settlements = {}.compare_by_identity # frames to write, by one Original of their channel.
         @confirmed = [] # copies whose originals are acknowledged by these frames.
-        @left = [] # numbers of closed channels, until the copies of their messages are confirmed.
         @replayed = [] # confirmed copies of a replay.
         @channel = nil # the ConfirmChannel that publishes.
         @transport = nil # the transport of all of them.
         @lost = [] # channels of lost connections, which Bunny opens again.
         @retired = [] # channels of consumers that the broker cancelled
         @is_blocked = @is_connected = false # as of the last check.
-        @is_declared = true
-        @failures = @paused_until_ms = 0 # of opening the channel and of declaring
-        @reason = "" # the broker's text for why it refused a copy
+        @reason = "" # why the broker refused a copy, or why the channel or a part of the topology is missing
       end
 
       # Returns the number of copies that are not confirmed.
@@ -57,10 +54,9 @@ module Backhop
         notices.each { |name, *about| contain { send(name, *about) } }
         contain { check_connection }
         arrived.each { |each| contain { each.is_a?(Copy) ? enter(each) : abandon(each) } }
-        contain { advance }
+        contain { execute_steps }
         @settlements.each { |original, frames| contain { original.write(frames.join) && original.note_settled } }.clear
         @confirmed.each { |copy| contain { EarlierCalls.ended(copy.original, copy.plan.native.action) } }.clear
-        forget_left
         release_retired
         @replayed.each { |copy| copy.replayed.call(nil) }.clear
       end
@@ -82,8 +78,14 @@ module Backhop
         @ledger.confirm(channel.number, number, 0, is_nack ? 0 : 1, Times.monotonic_ms)
       end
 
+      # Records that the topology is declared, and may be declared again.
+      def declared
+        @ledger.set_restores(1)
+        @ledger.rung(0, 0, Times.monotonic_ms)
+      end
+
       def returned(channel, exchange, routing_key, id, reason)
-        doubt
+        @retrier.doubt
         @reason = reason
         Native.bh_ledger_return(@ledger, channel.number, id, exchange, routing_key)
       end
@@ -152,39 +154,16 @@ module Backhop
 
       # Detects what Bunny does not report: a lost or blocked connection, or a closed channel.
       def check_connection
-        disconnected unless @connection.transport.equal?(@transport) && @transport.open?
+        disconnected unless current?
         return unless @transport.open?
 
         @is_connected = true
         ended = @channels.reject { |_, original| original.here? }.keys
         return disconnected if ended.any? && !@connection.open? # Bunny closes the channels first, then the connection
 
-        leave_channels(ended - @left)
+        ended.each { |number| @channels.delete(number) && @ledger.lose_channel(number) }
         closed if @channel&.closed?
         blocked unless @connection.blocked? == @is_blocked
-      end
-
-      # Leaves closed channels. A copy may be published already, so it is confirmed all the same. The next delivery of
-      # its message waits for that. Without an id that delivery is not recognized.
-      def leave_channels(numbers)
-        return if numbers.empty?
-
-        @left.concat(numbers)
-        error = Event.replay_error(ConnectionFailedError)
-        left = numbers.map { |number| @channels.fetch(number) }
-        @copies.select { |_, copy| left.any? { |original| copy.original.beside?(original) } }.each do |entry, copy|
-          next if copy.original.call&.positive?
-
-          @ledger.abandon(entry, Times.monotonic_ms)
-          @copies.delete(entry)
-          lose(copy, error)
-        end
-      end
-
-      # Forgets the closed channels that have no copies.
-      def forget_left
-        over = @left.reject { |number| @copies.each_value.any? { |copy| copy.original.beside?(@channels.fetch(number)) } }
-        end_channels(over) unless over.empty?
       end
 
       def disconnected
@@ -192,10 +171,11 @@ module Backhop
         @channel = nil
         is_lost = @is_connected && !closed_by_application?
         @is_connected = @is_blocked = false
+        @ledger.forget_rungs if @transport # nil: it had no connection yet
         @transport = @connection.transport
-        gone = end_channels(@channels.keys).each { |copy| abandon_call(copy) }
+        gone = end_copies(@copies.keys).each { |copy| abandon_call(copy) }
+        close_channels(@channels.keys)
         @ledger.disconnect(Native::BH_ENDING_CUT, Times.monotonic_ms)
-        @ledger.forget_rungs
         gone.each { |copy| copy.replayed&.call(Event.replay_error(ConnectionFailedError)) }
         return unless is_lost && (@retrier.consumes? || !gone.empty?)
 
@@ -209,15 +189,11 @@ module Backhop
         @connection.status == :not_connected && !@connection.recovering_from_network_failure?
       end
 
-      # Returns the copies that were not confirmed. The broker delivers their originals again.
-      def end_channels(numbers)
-        numbers.each do |number|
-          @channels.delete(number)
-          @left.delete(number)
-          @ledger.close_channel(number)
-        end
-        gone = @copies.keys.select { |entry| @ledger.state(entry) == Native::BH_STATE_NONE }
-        gone.map { |entry| @copies.delete(entry) }
+      # Forgets copies, and returns them. The broker delivers their originals again.
+      def end_copies(entries) = entries.map { |entry| @copies.delete(entry) }
+
+      def close_channels(numbers)
+        numbers.each { |number| @channels.delete(number) && @ledger.close_channel(number) }
       end
 
       def lose(copy, error)
@@ -236,7 +212,7 @@ module Backhop
           emit(:unavailable, connection: "publish", cause: @reason, error: ChannelClosedError.new(@reason), count: count)
         end
         @channel = nil
-        doubt if ending == Native::BH_ENDING_MISSING
+        @retrier.doubt if ending == Native::BH_ENDING_MISSING
       end
 
       def blocked
@@ -245,32 +221,29 @@ module Backhop
         emit(@is_blocked ? :blocked : :unblocked, count: size)
       end
 
-      # Declares the topology again before the next publish: a part may have been deleted.
-      def doubt
-        @is_declared = !@retrier.restores?
-        @retrier.doubt
-        @ledger.forget_rungs
-      end
-
       # --- What is to be done ---------------------------------------------------------------------
 
-      def advance
-        execute_steps(false)
-        execute_steps(true) if size.positive? && ready?
-      end
-
-      def execute_steps(may_publish)
+      def execute_steps
+        may_publish = may_publish?
         while (step = @ledger.next(Times.monotonic_ms, may_publish ? 1 : 0)).first != Native::BH_STEP_REST
           kind, entry, channel, _, tag, _, event, status, delay_ms, count = step
           case kind
           when Native::BH_STEP_EMIT then contain { emit_step(entry, event, status, delay_ms, count) }
           when Native::BH_STEP_ACK then queue_settlement(:ack, channel, tag)
           when Native::BH_STEP_GIVE_BACK then queue_settlement(:requeue, channel, tag)
+          when Native::BH_STEP_OPEN then open
           when Native::BH_STEP_DECLARE then declare_rung(delay_ms)
           when Native::BH_STEP_PUBLISH then may_publish = publish(entry)
           end
         end
       end
+
+      def may_publish?
+        current? && !@channel&.closed? && !Channels.recovering?(@connection)
+      end
+
+      # Returns true if the connection is open, and the same as at the last check.
+      def current? = @connection.transport.equal?(@transport) && @transport.open?
 
       # Queues a settlement, which is written together with others.
       def queue_settlement(action, channel, tag)
@@ -284,7 +257,7 @@ module Backhop
         @channel.publish(copy)
         true
       rescue *Channels::LOST
-        settle(entry, copy)
+        settle(entry, copy) # again: it was not written
         false
       rescue *Outcomes::FAILURES => e
         @ledger.abandon(entry, Times.monotonic_ms)
@@ -300,51 +273,34 @@ module Backhop
         @retrier.emit_refused(copy.plan.id, error, copy.plan.attempts)
       end
 
-      # Returns true if copies can be published now. Opens the channel and declares the topology if
-      # necessary.
-      def ready?
-        return false if Times.monotonic_ms < @paused_until_ms || !@connection.transport.open?
-        return true if @channel && @is_declared
-        return false if Channels.recovering?(@connection)
-
-        @channel || open
-        @retrier.make unless @is_declared
-        @is_declared = true
-        @failures = 0
-        true
-      rescue *Outcomes::FAILURES => e
-        pause(Outcomes.text(e)) if @connection.open?
-        false
-      end
-
       # Opens the confirm channel. Bunny has opened the channels of a lost connection again by now, or
       # does not do so: they are closed or forgotten.
       def open
         @channel = ConfirmChannel.new(@connection, @retrier.topology, @listener) { Core.made(@ledger.open_publisher) }
         @lost.each(&:close).clear
+      rescue *Outcomes::FAILURES => e
+        failed(e, ChannelClosedError) { |status| @ledger.publisher_failed(status, Times.monotonic_ms) }
       end
 
+      # Declares a rung; 0: the topology, since a part may have been deleted.
       def declare_rung(rung_ms)
         @retrier.make(rung_ms)
         @ledger.rung(rung_ms, 0, Times.monotonic_ms)
       rescue *Outcomes::FAILURES => e
-        @reason = Outcomes.text(e)
-        @ledger.rung(rung_ms, e.is_a?(Error) ? e.status : ConnectionFailedError.status, Times.monotonic_ms)
+        failed(e, ConnectionFailedError) { |status| @ledger.rung(rung_ms, status, Times.monotonic_ms) }
       end
 
-      def pause(reason)
-        @failures += 1
-        delay = @retrier.back_off(@failures)
-        @paused_until_ms = Times.monotonic_ms + Times.milliseconds(delay)
-        emit(:unavailable, connection: "publish", cause: reason, error: PublishError.new(reason), delay: delay, count: size)
-        end_replays(Event.replay_error(PublishError, reason))
+      # Yields the status of a failure. If the connection is lost, {#disconnected} follows instead.
+      def failed(exception, default)
+        @reason = Outcomes.text(exception)
+        yield(exception.is_a?(Error) ? exception.status : default.status) if current?
       end
 
       # Ends the replays. Messages whose copies are not confirmed stay parked.
       def end_replays(error)
-        replayed = @copies.values.select(&:replayed).map(&:original)
-        numbers = @channels.select { |_, each| replayed.any? { |original| original.beside?(each) } }.keys
-        end_channels(numbers).each { |copy| copy.replayed.call(error) } unless numbers.empty?
+        replays = @copies.select { |_, copy| copy.replayed }
+        close_channels(@channels.select { |_, each| replays.each_value.any? { |copy| copy.original.beside?(each) } }.keys)
+        end_copies(replays.keys).each { |copy| copy.replayed.call(error) }
       end
 
       # --- Events ---------------------------------------------------------------------------------
@@ -353,8 +309,11 @@ module Backhop
       def emit_step(entry, kind, status, delay_ms, count)
         event = Native.bh_event_name(kind).to_sym
         return unconfirmed(status, count) if event == :unconfirmed
+        return unavailable(status, delay_ms, count) if event == :unavailable
 
-        copy = @copies.fetch(entry)
+        copy = @copies[entry]
+        return unless copy # the connection was lost
+
         is_published_again = %i[returned nacked].include?(event)
         @copies.delete(entry) unless is_published_again && !copy.replayed
         @confirmed << copy if %i[retried deferred parked].include?(event)
@@ -362,6 +321,7 @@ module Backhop
         case event
         when :retried, :deferred, :parked then @retrier.listeners.emit_plan(event, copy.plan, copy.error, copy.took_us)
         when :replayed then @replayed << copy
+        when :stale then lose(copy, Event.replay_error(ConnectionFailedError))
         else not_confirmed(event, entry, copy, status, delay_ms)
         end
       end
@@ -370,6 +330,12 @@ module Backhop
         error = Status.error(status, @ledger.text("", "", "", ""))
         emit(:unconfirmed, text: error.message, error: error, count: count)
         end_replays(error)
+      end
+
+      def unavailable(status, delay_ms, count)
+        emit(:unavailable, connection: "publish", cause: @reason, error: Status.error(status, @reason),
+                           delay: Times.seconds(delay_ms), count: count)
+        end_replays(Event.replay_error(PublishError, @reason))
       end
 
       def not_confirmed(event, entry, copy, status, delay_ms)

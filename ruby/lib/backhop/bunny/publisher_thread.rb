@@ -65,6 +65,14 @@ module Backhop
         end
       end
 
+      # Notes that the topology is declared. The publisher need not be woken for that, unless copies wait.
+      def declared
+        @lock.synchronize do
+          @notices |= [[:declared]]
+          @work.signal
+        end
+      end
+
       # Waits until nothing is pending. Returns false if that takes longer than until the deadline;
       # nil: no limit.
       def drain(deadline_ms)

@@ -102,6 +102,7 @@ module Backhop
         check_broker
         make
         @restores = true
+        @publisher.declared
         self
       end
 
@@ -270,8 +271,8 @@ module Backhop
       # confirmed and its original is acknowledged. A handler that calls it does not wait for itself.
       # The channels that the retrier opened are closed; it opens others if you use it again.
       #
-      # If a handler of {#wrap} never ends, closing its connection takes up to 60 s more: Bunny waits for
-      # the threads of your channel's pool. You can set that limit: create_channel(nil, threads, false, seconds).
+      # If a handler of {#wrap} never ends, Bunny's consumer.cancel waits up to 60 s for it. To give up earlier:
+      # Thread.new { consumer.cancel }.join(20).
       #
       # @param timeout [Numeric, String, nil] the limit for all of it: seconds, or "20s"; nil: no
       #   limit
@@ -286,7 +287,7 @@ module Backhop
         @is_watched = false # until the next message
         subscriptions = @subscriptions
         are_idle = subscriptions.map { |each| each.cancel(Deadline.remaining(deadline_ms)) }.all?
-        @gates.give_back
+        return_held(deadline_ms)
         are_idle &= @calls.wait(deadline_ms)
         is_drained = @publisher.drain(deadline_ms)
         @publisher.rest if is_drained
@@ -453,6 +454,19 @@ module Backhop
       end
 
       private
+
+      # Returns the held messages to the queue, in a thread of its own. If the connection is lost, Bunny recovers it
+      # in the thread that finds that.
+      def return_held(deadline_ms)
+        return unless @breaker
+
+        returning = Thread.new do
+          @gates.give_back
+        rescue *Channels::LOST
+          nil # the broker returns them
+        end
+        returning.join(Deadline.remaining(deadline_ms))
+      end
 
       def look_mode = restores? ? mode : :verify
 

@@ -246,8 +246,8 @@ module Backhop
         Backhop.log(Logger::WARN) { "another thread ended #{count} idle threads of queue #{queue.inspect}: they are replaced" }
       end
 
-      # Ends the subscription. A thread of its own cancels the consumer: during an alarm the broker
-      # does not answer, and Bunny waits for its pool.
+      # Ends the subscription. A thread of its own returns the held messages and cancels the consumer: during an alarm
+      # the broker does not answer. If the connection is lost, Bunny recovers it in the thread that finds that.
       #
       # @param text [String, nil] the reason
       def finish(text = nil)
@@ -261,14 +261,14 @@ module Backhop
           @changed.broadcast
         end
         @retrier.note_gauges
-        @gate&.close
-        Thread.new { cancel_consumer }.name = "backhop-cancel"
+        Thread.new { leave_queue }.name = "backhop-cancel"
       end
 
-      def cancel_consumer
+      def leave_queue
+        @gate&.close
         @consumer.cancel if @channel.here? && @connection.open?
       rescue *Channels::LOST
-        nil
+        nil # the broker returns the messages, and no consumer is left
       ensure
         @lock.synchronize do
           @is_consumer_gone = true
@@ -357,7 +357,7 @@ module Backhop
 
       # Closes, once cancelled, its channels: each when its handlers have ended and its copies are confirmed.
       def close_all
-        until @connection.closed?
+        until @retrier.lost?
           are_done = @lock.synchronize { @is_consumer_gone && @busy.empty? }
           leave_channel if are_done
           close_retired unless @connection.blocked? # the broker does not answer then
@@ -410,7 +410,7 @@ module Backhop
 
         if @is_cancelled
           lose(Native::BH_LOSS_CONSUMER)
-        elsif @channel.closed? && !Channels.recovering?(@connection)
+        elsif (@channel.closed? || @channel.doubtful?) && !Channels.recovering?(@connection)
           lose(Native::BH_LOSS_CHANNEL)
         end
       end
@@ -421,13 +421,13 @@ module Backhop
       def follow_recovery
         lose(Native::BH_LOSS_CONNECTION)
         @looks ||= 0
-        return if Channels.recovering?(@connection) || !@connection.transport.open? || @retrier.outdated?
+        return if Channels.recovering?(@connection) || !@connection.transport.open? || @retrier.outdated? || @channel.asking?
 
-        if !@is_cancelled && (@is_absent || @channel.here?)
+        if !@is_cancelled && (@is_absent || @channel.consumed?)
           @transport = @connection.transport
           @looks = nil
           @steps.subscribed
-        elsif @is_cancelled || (@looks += 1) > RECOVERS
+        elsif @is_cancelled || @channel.doubtful? || (@looks += 1) > RECOVERS
           @looks = nil
         end
       end
@@ -449,8 +449,10 @@ module Backhop
       end
 
       # Closes the channels whose copies are confirmed. Only this thread does so: if the broker refused a
-      # consumer at the same moment, Bunny would wait in vain for an answer.
+      # consumer at the same moment, Bunny would wait in vain for an answer. During a recovery Bunny opens them again.
       def close_retired
+        return if Channels.recovering?(@connection)
+
         @retired.reject! do |channel|
           Channels.close(channel) if channel.released?
           channel.released?
