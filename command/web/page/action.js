@@ -82,7 +82,7 @@ const PROSPECTS = { load: loadProspect, drop: dropProspect, replay: replayProspe
 
 const sum = list => list.reduce((one, other) => one + other, 0)
 
-// Begins an action for each queue, and names those that began if the program refuses one.
+// Begins an action for each queue. If the program refuses one, the error names the actions that have begun.
 async function begin (action, counted) {
   const begun = []
   for (const { body, number } of counted) {
