@@ -25,6 +25,7 @@ typedef enum bh_step_kind {
     BH_STEP_NACK,
     BH_STEP_REJECT,
     BH_STEP_GIVE_BACK,
+    BH_STEP_OPEN,
     BH_STEP_DECLARE,
     BH_STEP_PUBLISH
 } bh_step_kind;
@@ -46,9 +47,11 @@ bh_ending bh_ending_of(int reply_code);
     bh_status set_confirm_timeout_ms(int64_t timeout_ms);
     bh_status set_most_sent(int64_t most);
     bh_status set_acks(int64_t most, int64_t gap_ms);
+    void set_restores(int on);
 
     bh_status open_channel(int64_t *number);
     int64_t close_channel(int64_t channel);
+    int64_t lose_channel(int64_t channel);
     bh_status arrive(int64_t channel, int64_t delivery_tag, int64_t *number);
     bh_status take(int64_t entry);
     bh_status acknowledge(int64_t entry);
@@ -59,6 +62,7 @@ bh_ending bh_ending_of(int reply_code);
     bh_status postpone(int64_t entry, int64_t now_ms);
 
     bh_status open_publisher(int64_t *number);
+    void publisher_failed(bh_status status, int64_t now_ms);
     int close_publisher(int64_t publisher, bh_ending ending, int64_t now_ms);
     void disconnect(bh_ending ending, int64_t now_ms);
     void confirm(int64_t publisher, int64_t tag, int multiple, int is_ack, int64_t now_ms);

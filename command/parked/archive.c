@@ -1,6 +1,7 @@
 #include "parked/archive.h"
 
 #include "common/output.h"
+#include "plan/internal.h"
 
 #include <backhop/adapter/delivery.h>
 #include <stdarg.h>
@@ -325,36 +326,35 @@ int archive_read(json_t *object, bh__buffer *properties, bh__buffer *body, char 
 
 /* ------------------------------------------------------------------------------------------------------------ saving */
 
-static int has_header(const bh_delivery *delivery, const char *name)
+/* Returns the header CC under the name `header`, as an item of a list. */
+static json_t *saved_cc(const bh_delivery *delivery, const char *header)
 {
-    bh_value value;
-    return bh_delivery_header(delivery, bh_str(name), &value) == BH_OK;
+    json_t *all = archive_headers(delivery), *each, *saved = NULL;
+    size_t i;
+    json_array_foreach(all, i, each)
+    {
+        const char *name = json_string_value(json_array_get(each, 0));
+        if (!saved && name && strcmp(name, "CC") == 0)
+            saved = must(json_pack("[s, O, O]", header, json_array_get(each, 1), json_array_get(each, 2)));
+    }
+    json_decref(all);
+    return saved;
 }
 
 /* Returns the headers to append, as a list. */
 static json_t *saved_headers(const bh_delivery *delivery)
 {
-    static const struct {
-        bh_property property;
-        const char *header;
-    } lost[] = {{BH_PROPERTY_EXPIRATION, "backhop-expiration"}, {BH_PROPERTY_USER_ID, "backhop-user-id"}};
+    bh__saved_part parts[BH__SAVED_PARTS];
+    size_t count = bh__plan_saved_parts(delivery, parts);
     json_t *saved = must(json_array());
-    for (size_t i = 0; i < sizeof lost / sizeof lost[0]; i++)
-        if (bh_delivery_has_property(delivery, lost[i].property) && !has_header(delivery, lost[i].header))
-            json_array_append_new(saved, must(json_pack("[s, s, o]", lost[i].header, "S",
-                                                        text_value(bh_delivery_property(delivery, lost[i].property)))));
-    if (!has_header(delivery, "CC") || has_header(delivery, "backhop-cc"))
-        return saved;
-    json_t *all = archive_headers(delivery), *each;
-    size_t i;
-    json_array_foreach(all, i, each)
-    {
-        const char *name = json_string_value(json_array_get(each, 0));
-        if (name && strcmp(name, "CC") == 0)
-            json_array_append_new(
-                saved, must(json_pack("[s, O, O]", "backhop-cc", json_array_get(each, 1), json_array_get(each, 2))));
+    for (size_t i = 0; i < count; i++) {
+        const char *header = parts[i].header;
+        json_array_append_new(saved,
+                              parts[i].property == BH_PROPERTY_HEADERS
+                                  ? saved_cc(delivery, header)
+                                  : must(json_pack("[s, s, o]", header, "S",
+                                                   text_value(bh_delivery_property(delivery, parts[i].property)))));
     }
-    json_decref(all);
     return saved;
 }
 

@@ -11,7 +11,7 @@ const ENDINGS = ['orderly', 'cut', 'error', 'missing']
 const STATES = [
   'none', 'arrived', 'taken', 'settled', 'due', 'sent', 'waiting', 'confirmed', 'abandoned', 'acknowledged', 'rejected', 'given-back'
 ]
-const STEPS = ['rest', 'emit', 'ack', 'nack', 'reject', 'give_back', 'declare', 'publish']
+const STEPS = ['rest', 'emit', 'ack', 'nack', 'reject', 'give_back', 'open', 'declare', 'publish']
 const BACK_OFF = { kind: 'fixed', initial_ms: 100, jitter: 'none' }
 const CODES = Object.fromEntries(Array.from({ length: 41 }, (_, i) => [c.bh_status_name(-i), 0 - i])) // no -0
 
@@ -80,7 +80,10 @@ class Sequence {
       case 'postpone': return ledger[verb](this.number(first), now)
       case 'settle':
         return ledger.settle(this.number(first), ACTIONS.indexOf(second), third, fourth ?? 'id', 'events', 'order.created')
-      case 'close_channel': this.same(ledger.close_channel(this.number(first)), second, args); break
+      case 'close_channel':
+      case 'lose_channel': this.same(ledger[verb](this.number(first)), second, args); break
+      case 'set_restores': ledger.set_restores(first ? 1 : 0); break
+      case 'publisher_failed': ledger.publisher_failed(CODES[first], now); break
       case 'close_publisher':
         this.same(Boolean(ledger.close_publisher(this.number(first), ENDINGS.indexOf(second), now)), third, args)
         break
@@ -105,6 +108,7 @@ class Sequence {
     switch (kind) {
       case 'emit': return [kind, c.bh_event_name(event), entry, c.bh_status_name(status), delay, count]
       case 'ack': return [kind, channel, tag, Boolean(multiple)]
+      case 'open': return [kind]
       case 'declare': return [kind, delay]
       case 'publish': return [kind, entry, names.get(publisher), tag]
       default: return [kind, channel, tag, entry]

@@ -25,7 +25,7 @@ STATES = [
     "rejected",
     "given-back",
 ]
-STEPS = ["rest", "emit", "ack", "nack", "reject", "give_back", "declare", "publish"]
+STEPS = ["rest", "emit", "ack", "nack", "reject", "give_back", "open", "declare", "publish"]
 CODES = {c.bh_status_name(code): code for code in range(-40, 1)}
 
 
@@ -92,8 +92,8 @@ class Sequence:
             return self._keep(arguments[0], getattr(c, f"Ledger_{verb}")(ledger))
         if verb == "arrive":
             return self._keep(arguments[2], c.Ledger_arrive(ledger, self._number(arguments[0]), arguments[1]))
-        if verb == "close_channel":
-            self._same(c.Ledger_close_channel(ledger, self._number(arguments[0])), arguments[1])
+        if verb in ("close_channel", "lose_channel"):
+            self._same(getattr(c, f"Ledger_{verb}")(ledger, self._number(arguments[0])), arguments[1])
         elif verb == "settle":
             entry, action, rung_ms, id_ = [*arguments, "id"][:4]
             return c.Ledger_settle(
@@ -103,8 +103,12 @@ class Sequence:
             return int(getattr(c, f"Ledger_{verb}")(ledger, self._number(arguments[0])))
         elif verb in ("abandon", "postpone"):
             return int(getattr(c, f"Ledger_{verb}")(ledger, self._number(arguments[0]), self.now_ms))
+        elif verb == "set_restores":
+            c.Ledger_set_restores(ledger, int(arguments[0]))
         elif verb.startswith("set_"):
             return int(getattr(c, f"Ledger_{verb}")(ledger, *arguments))
+        elif verb == "publisher_failed":
+            c.Ledger_publisher_failed(ledger, CODES[arguments[0]], self.now_ms)
         elif verb == "close_publisher":
             ending = ENDINGS.index(arguments[1])
             told = c.Ledger_close_publisher(ledger, self._number(arguments[0]), ending, self.now_ms)
@@ -133,6 +137,8 @@ class Sequence:
             return [kind, c.bh_event_name(event), names[entry], c.bh_status_name(status), delay_ms, count]
         if kind == "ack":
             return [kind, names[channel], tag, bool(multiple)]
+        if kind == "open":
+            return [kind]
         if kind == "declare":
             return [kind, delay_ms]
         if kind == "publish":

@@ -8,7 +8,7 @@ class LedgerSequence
   ACTIONS = %w[none ack retry reject return park drop replay defer].freeze
   ENDINGS = %w[orderly cut error missing].freeze
   STATES = %w[none arrived taken settled due sent waiting confirmed abandoned acknowledged rejected given-back].freeze
-  STEPS = %w[rest emit ack nack reject give_back declare publish].freeze
+  STEPS = %w[rest emit ack nack reject give_back open declare publish].freeze
   CODES = (-40..0).to_h { |code| [Native.bh_status_name(code), code] }.freeze
 
   BACK_OFF = { "kind" => "fixed", "initial_ms" => 100, "jitter" => "none" }.freeze
@@ -68,6 +68,9 @@ class LedgerSequence
     when "settle"
       @ledger.settle(number(first), ACTIONS.index(arguments[1]), arguments[2], arguments[3] || "id", "events",
                      "order.created")
+    when "set_restores"
+      @ledger.set_restores(first ? 1 : 0)
+      0
     when /\Aset_/ then @ledger.public_send(verb, *arguments)
     else
       tell(verb, first, arguments)
@@ -77,7 +80,8 @@ class LedgerSequence
 
   def tell(verb, first, arguments)
     case verb
-    when "close_channel" then compare(@ledger.close_channel(number(first)), arguments[1])
+    when "close_channel", "lose_channel" then compare(@ledger.public_send(verb, number(first)), arguments[1])
+    when "publisher_failed" then @ledger.publisher_failed(CODES.fetch(first), @now_ms)
     when "close_publisher"
       compare(@ledger.close_publisher(number(first), ENDINGS.index(arguments[1]), @now_ms) == 1, arguments[2])
     when "disconnect" then @ledger.disconnect(ENDINGS.index(first), @now_ms)
@@ -99,6 +103,7 @@ class LedgerSequence
     when "emit"
       [kind, Native.bh_event_name(event), names.fetch(entry), Native.bh_status_name(status), delay_ms, count]
     when "ack" then [kind, names.fetch(channel), tag, multiple == 1]
+    when "open" then [kind]
     when "declare" then [kind, delay_ms]
     when "publish" then [kind, names.fetch(entry), names.fetch(publisher), tag]
     else [kind, names.fetch(channel), tag, names.fetch(entry)]

@@ -3,6 +3,7 @@
 
 #include "ledger/internal.h"
 
+#include <backhop/adapter/event.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,7 @@ enum {
     TIMEOUT_MS = 1000,
     ABANDON_MS = 5000,
     ORPHAN_MS = 2000,
+    MOST_DELAY_MS = 300, /* of the back-off */
     ROUNDS_TO_THE_END = 400
 };
 
@@ -33,7 +35,9 @@ typedef struct {
     uint64_t fingerprint; /* two messages have one */
     int is_orphan;        /* its channel closed, and the ledger binds the next delivery of it */
     int64_t orphaned_ms;
-    int order; /* of its delivery, or since it is an orphan */
+    int is_lost;  /* its channel closed: it ends with its next event */
+    int is_stale; /* that event says so: NO, MAYBE, YES */
+    int order;    /* of its delivery, or since it is an orphan */
 } message;
 
 typedef struct {
@@ -73,9 +77,16 @@ typedef struct {
     publish publishes[MOST_PUBLISHES];
     int publish_count;
     enum { UNKNOWN, ASKED, THERE } rungs[MOST_RUNGS];
+    struct {
+        enum { IDLE, OPENING, DECLARING } awaits;
+        int restores, is_forgotten;
+        bh_status failure;                    /* to be emitted */
+        int64_t failed_ms, due_ms, latest_ms; /* the next attempt is due between the last two */
+    } setup;
     int64_t ends[BH_STATE_LAST];
 
     int is_blocked, may_publish;
+    int64_t unblocked_ms;
     int is_doubtful;
     int64_t probe_ms;     /* when the last one went out; below 0: it was taken back, or its publisher ended */
     int64_t duplicate_ms; /* when a copy that was in flight went out again; below 0: not since a publisher ended */
@@ -121,23 +132,32 @@ static int is_at(stage at, bh_state state)
     return at == TO_BE_SENT ? state == BH_STATE_DUE || state == BH_STATE_WAITING : state == states[at];
 }
 
+static int count_lost(const model *self)
+{
+    int count = 0;
+    for (int i = 0; i < self->message_count; i++)
+        count += self->messages[i].is_lost;
+    return count;
+}
+
 static void check_counts(model *self)
 {
     int64_t counts[BH_STATE_LAST] = {0};
     for (int i = 0; i < self->message_count; i++) {
         const message *of = &self->messages[i];
         bh_state state = bh_ledger_state(self->ledger, of->entry);
-        if (of->at == ABANDONED && state == BH_STATE_SETTLED)
+        CHECK(bh__ledger_is_orphan(self->ledger, of->entry) == (of->is_orphan || of->is_lost));
+        CHECK(!of->is_lost || state != BH_STATE_NONE);
+        if (of->is_lost || (of->at == ABANDONED && state == BH_STATE_SETTLED))
             continue;
         CHECK(is_at(of->at, state));
-        CHECK(bh__ledger_is_orphan(self->ledger, of->entry) == of->is_orphan);
         counts[state] += !of->is_orphan;
     }
     for (int state = BH_STATE_ARRIVED; state <= BH_STATE_ABANDONED; state++)
         CHECK(bh_ledger_count(self->ledger, (bh_state)state) == counts[state]);
     for (int state = BH_STATE_ACKNOWLEDGED; state < BH_STATE_LAST; state++)
         CHECK(bh_ledger_count(self->ledger, (bh_state)state) == self->ends[state]);
-    int64_t copies = counts[BH_STATE_DUE] + counts[BH_STATE_SENT] + counts[BH_STATE_WAITING];
+    int64_t copies = counts[BH_STATE_DUE] + counts[BH_STATE_SENT] + counts[BH_STATE_WAITING] + count_lost(self);
     CHECK(bh_ledger_copies(self->ledger) == copies);
     CHECK(bh_ledger_unsettled(self->ledger) == counts[BH_STATE_ARRIVED] + counts[BH_STATE_TAKEN] + copies);
     CHECK(bh__ledger_is_full(self->ledger) == (counts[BH_STATE_ABANDONED] > self->most_abandoned));
@@ -188,7 +208,7 @@ static void check_ack(model *self)
     CHECK(!is_multiple || !on->is_missing_one || tag < on->missing_tag);
     for (int i = 0; i < self->message_count; i++) {
         message *of = &self->messages[i];
-        if (of->at == ENDED || of->is_orphan || &self->channels[of->channel] != on ||
+        if (of->at == ENDED || of->is_orphan || of->is_lost || &self->channels[of->channel] != on ||
             (is_multiple ? of->tag > tag : of->tag != tag))
             continue;
         CHECK(of->at == CONFIRMED ? of->is_safe : of->at == SETTLED && !of->is_dismissed);
@@ -202,7 +222,7 @@ static void check_ack(model *self)
 static void check_dismissal(model *self, bh_step_kind step)
 {
     message *of = find_entry(self, self->step.entry);
-    CHECK(of && of->at != ENDED && !of->is_orphan);
+    CHECK(of && of->at != ENDED && !of->is_orphan && !of->is_lost);
     CHECK(of->tag == self->step.tag);
     CHECK(&self->channels[of->channel] == find_channel(self, self->step.channel));
     if (of->at == ABANDONED) {
@@ -215,6 +235,32 @@ static void check_dismissal(model *self, bh_step_kind step)
                                                         : BH_STEP_GIVE_BACK));
     }
     end(self, of, step == BH_STEP_GIVE_BACK ? BH_STATE_GIVEN_BACK : BH_STATE_REJECTED);
+}
+
+/* The last event of a message whose channel is lost. */
+static void check_end_of_lost(model *self, message *of)
+{
+    bh_event_kind event = self->step.event;
+    CHECK(self->step.delay_ms == 0);
+    if (event == BH_EVENT_STALE) {
+        int64_t since_ms = of->orphaned_ms < self->unblocked_ms ? self->unblocked_ms : of->orphaned_ms;
+        CHECK(!of->is_safe && self->step.status == BH_ERR_CHANNEL);
+        CHECK(of->is_stale != NO || (!self->is_blocked && self->now_ms >= since_ms + TIMEOUT_MS));
+    } else {
+        CHECK(of->is_safe && event == (bh_event_kind)bh_event_of_copy(of->action));
+    }
+    of->is_lost = 0;
+    of->at = ENDED; /* it was counted when its channel closed */
+    CHECK(bh_ledger_state(self->ledger, of->entry) == BH_STATE_NONE);
+}
+
+static void check_failure(model *self)
+{
+    CHECK(self->setup.failure != BH_OK && self->step.status == self->setup.failure);
+    CHECK(self->step.entry == 0 && self->step.count == bh_ledger_copies(self->ledger));
+    CHECK(self->step.delay_ms >= 0 && self->step.delay_ms <= MOST_DELAY_MS);
+    self->setup.failure = BH_OK;
+    self->setup.due_ms = self->setup.latest_ms = self->setup.failed_ms + self->step.delay_ms;
 }
 
 static void check_event(model *self)
@@ -230,8 +276,16 @@ static void check_event(model *self)
         self->is_doubtful = 1;
         return;
     }
-    const message *of = find_entry(self, self->step.entry);
+    if (event == BH_EVENT_UNAVAILABLE) {
+        check_failure(self);
+        return;
+    }
+    message *of = find_entry(self, self->step.entry);
     CHECK(of && of->at != ENDED);
+    if (of->is_lost) {
+        check_end_of_lost(self, of);
+        return;
+    }
     switch (event) {
     case BH_EVENT_RETRIED:
         CHECK(of->is_safe || of->action == BH_ACTION_REJECT || of->action == BH_ACTION_RETURN);
@@ -254,12 +308,32 @@ static void check_event(model *self)
     }
 }
 
+static int has_publisher(const model *self)
+{
+    for (int i = 0; i < BH_LEDGER_MOST_PUBLISHERS; i++)
+        if (self->publishers[i].number)
+            return 1;
+    return 0;
+}
+
+/* The ledger takes the next step of the setup. */
+static void check_setup(model *self, int is_open)
+{
+    CHECK(self->may_publish && !self->is_blocked);
+    CHECK(self->setup.awaits == IDLE && self->now_ms >= self->setup.due_ms);
+    CHECK(has_publisher(self) != is_open);
+    CHECK(is_open || self->setup.is_forgotten);
+    self->setup.awaits = is_open ? OPENING : DECLARING;
+    self->setup.is_forgotten &= is_open;
+}
+
 static void check_publish(model *self)
 {
     message *of = find_entry(self, self->step.entry);
     publisher *on = find_publisher(self, self->step.publisher);
     CHECK(of && on && (of->is_orphan ? of->at == SENT : self->channels[of->channel].is_open));
-    CHECK(self->may_publish && !self->is_blocked);
+    CHECK(self->may_publish && !self->is_blocked && !of->is_lost);
+    CHECK(of->at == SENT || (self->setup.awaits == IDLE && !self->setup.is_forgotten));
     CHECK(of->at == TO_BE_SENT || (of->at == SENT && self->is_doubtful));
     CHECK(!of->is_safe);
     CHECK(self->step.tag == on->next_tag);
@@ -300,6 +374,11 @@ static void check_publish(model *self)
 static void check_declare(model *self)
 {
     int64_t asked_ms = self->step.delay_ms;
+    if (asked_ms == 0) {
+        check_setup(self, 0);
+        return;
+    }
+    CHECK(self->setup.awaits == IDLE && !self->setup.is_forgotten);
     CHECK(asked_ms >= rung_ms(0) && asked_ms <= rung_ms(MOST_RUNGS - 1) && asked_ms % 1000 == 0);
     CHECK(self->rungs[asked_ms / 1000 - 1] == UNKNOWN);
     self->rungs[asked_ms / 1000 - 1] = ASKED;
@@ -333,13 +412,40 @@ static void take_back(model *self, const message *of)
     self->duplicate_ms = -1;
 }
 
+/* The channel of these deliveries closed, and copies may still be confirmed. */
+static void lose_channel(model *self, channel *lost)
+{
+    int64_t count = 0, told = bh_ledger_lose_channel(self->ledger, lost->number);
+    for (int i = 0; i < self->message_count; i++) {
+        message *of = &self->messages[i];
+        if (&self->channels[of->channel] != lost || of->at == ENDED || of->is_orphan || of->is_lost)
+            continue;
+        count++;
+        self->ends[BH_STATE_GIVEN_BACK]++;
+        of->is_lost = bh_ledger_state(self->ledger, of->entry) != BH_STATE_NONE;
+        CHECK(of->is_lost || (of->at != TO_BE_SENT && of->at != SENT));
+        CHECK(!of->is_lost || (of->at != ARRIVED && of->at != TAKEN));
+        of->is_stale = (of->at == SENT ? of->action == BH_ACTION_REPLAY : of->at != CONFIRMED) ? YES : NO;
+        of->orphaned_ms = self->asked_ms;
+        of->at = of->is_lost ? of->at : ENDED;
+    }
+    CHECK(told == count);
+    lost->is_open = 0;
+}
+
 /* A reaction of the caller instead of writing a copy. */
 static void not_written(model *self)
 {
     message *of = find_entry(self, self->step.entry);
     CHECK(of != NULL);
     take_back(self, of);
-    switch (draw(self, 4)) {
+    switch (draw(self, of->is_orphan ? 4 : 5)) {
+    case 4:
+        lose_channel(self, &self->channels[of->channel]);
+        CHECK(bh_ledger_abandon(self->ledger, of->entry, self->now_ms) == BH_ERR_STATE);
+        of->is_stale = YES;
+        of->at = TO_BE_SENT;
+        break;
     case 0:
         CHECK(bh_ledger_abandon(self->ledger, of->entry, self->now_ms) == BH_OK);
         of->at = ABANDONED;
@@ -390,6 +496,22 @@ static void drop_old_orphans(model *self)
         drop_orphan(self, oldest);
 }
 
+/* No step is due: who waits, waits for an answer or for a time. */
+static void check_rest(model *self)
+{
+    int is_held = 0;
+    CHECK(self->setup.failure == BH_OK);
+    for (int rung = 0; rung < MOST_RUNGS; rung++)
+        is_held |= self->rungs[rung] == ASKED;
+    for (int i = 0; i < self->message_count; i++) {
+        const message *of = &self->messages[i];
+        CHECK(!of->is_lost || (of->at == SENT && of->is_stale != YES));
+        if (!of->is_orphan && !is_held && bh_ledger_state(self->ledger, of->entry) == BH_STATE_DUE &&
+            self->may_publish && !self->is_blocked && !has_publisher(self))
+            CHECK(self->setup.awaits != IDLE || self->now_ms < self->setup.latest_ms);
+    }
+}
+
 static void ask(model *self, int may_publish)
 {
     int most_steps = 8 * self->message_count + 64;
@@ -408,6 +530,8 @@ static void ask(model *self, int may_publish)
             check_dismissal(self, step);
         else if (step == BH_STEP_EMIT)
             check_event(self);
+        else if (step == BH_STEP_OPEN)
+            check_setup(self, 1);
         else if (step == BH_STEP_DECLARE)
             check_declare(self);
         else
@@ -417,6 +541,7 @@ static void ask(model *self, int may_publish)
     }
     self->asked_ms = self->now_ms;
     drop_old_orphans(self);
+    check_rest(self);
     int64_t due_ms = bh_ledger_due_ms(self->ledger);
     CHECK(due_ms == BH_LEDGER_NEVER || due_ms > self->now_ms);
     self->due_ms = due_ms == BH_LEDGER_NEVER ? INT64_MAX : due_ms;
@@ -448,7 +573,7 @@ static void close_channel(model *self, channel *closed)
     int64_t told = bh_ledger_close_channel(self->ledger, closed->number);
     for (int i = 0; i < self->message_count; i++) {
         message *of = &self->messages[i];
-        if (&self->channels[of->channel] != closed || of->at == ENDED || of->is_orphan)
+        if (&self->channels[of->channel] != closed || of->at == ENDED || of->is_orphan || of->is_lost)
             continue;
         count++;
         if (is_worth_keeping(self, of)) {
@@ -523,8 +648,10 @@ static void open_publisher(model *self)
     publisher *free_one = find_publisher(self, 0);
     bh_status status = bh_ledger_open_publisher(self->ledger, &number);
     CHECK(status == (free_one ? BH_OK : BH_ERR_STATE));
-    if (free_one)
-        *free_one = (publisher){.number = number, .next_tag = 1};
+    if (!free_one)
+        return;
+    *free_one = (publisher){.number = number, .next_tag = 1};
+    self->setup.awaits = self->setup.awaits == OPENING ? IDLE : self->setup.awaits;
 }
 
 /* Publishes of a message on a publisher that were not answered; 0: on all. */
@@ -555,7 +682,7 @@ static void check_after_end(model *self, int64_t number, bh_ending ending)
         message *of = &self->messages[unsent[i]];
         bh_state state = bh_ledger_state(self->ledger, of->entry);
         if (state == BH_STATE_ABANDONED) {
-            CHECK(is_about_copy && unsent_count == 1);
+            CHECK(!of->is_lost && is_about_copy && unsent_count == 1);
             CHECK(number ? ending == BH_ENDING_ERROR : of->is_suspect != NO);
             CHECK(number || ending == BH_ENDING_ERROR || ending == BH_ENDING_MISSING || of->losses >= 2);
             of->at = ABANDONED;
@@ -565,6 +692,7 @@ static void check_after_end(model *self, int64_t number, bh_ending ending)
         CHECK(state == BH_STATE_DUE || state == BH_STATE_WAITING);
         CHECK(state == BH_STATE_DUE || (is_about_copy && unsent_count == 1));
         of->at = TO_BE_SENT;
+        of->is_stale = of->is_lost ? YES : NO;
         if (!is_about_copy)
             continue;
         of->losses += !number && of->is_suspect != NO;
@@ -580,11 +708,20 @@ static void check_after_end(model *self, int64_t number, bh_ending ending)
     self->duplicate_ms = -1;
 }
 
+/* A part of the topology may be missing. */
+static void forget_rungs(model *self)
+{
+    memset(self->rungs, 0, sizeof self->rungs);
+    self->setup.is_forgotten |= self->setup.restores;
+}
+
 static void close_publisher(model *self, publisher *closed)
 {
     bh_ending ending = (bh_ending)draw(self, 4);
     bh_ledger_close_publisher(self->ledger, closed->number, ending, self->now_ms);
     check_after_end(self, closed->number, ending);
+    if (ending == BH_ENDING_MISSING)
+        forget_rungs(self);
     *closed = (publisher){0};
 }
 
@@ -594,7 +731,15 @@ static void disconnect(model *self)
     bh_ledger_disconnect(self->ledger, ending, self->now_ms);
     check_after_end(self, 0, ending);
     memset(self->publishers, 0, sizeof self->publishers);
+    self->unblocked_ms = self->is_blocked ? self->now_ms : self->unblocked_ms;
     self->is_blocked = 0;
+    self->setup.is_forgotten |= self->setup.awaits == DECLARING;
+    self->setup.awaits = IDLE;
+    if (self->setup.failure != BH_OK) { /* no event, so the delay is not known */
+        self->setup.failure = BH_OK;
+        self->setup.due_ms = self->setup.failed_ms;
+        self->setup.latest_ms = self->setup.failed_ms + MOST_DELAY_MS;
+    }
 }
 
 /* The ledger has the answer of a publish; of one that is late it may know nothing any more. */
@@ -614,6 +759,9 @@ static void check_answer(model *self, publish *answered, int is_ack)
         CHECK(state == BH_STATE_CONFIRMED || may_be_forgotten);
         of->is_safe = state == BH_STATE_CONFIRMED;
         of->at = of->is_safe ? CONFIRMED : of->at;
+    } else if (of->is_lost) {
+        if (of->is_stale != YES)
+            of->is_stale = may_be_forgotten ? MAYBE : YES;
     } else if (of->at == SENT) {
         CHECK(state != BH_STATE_SENT || may_be_forgotten);
         of->at = state == BH_STATE_SENT ? SENT : TO_BE_SENT;
@@ -643,6 +791,7 @@ static void bring_back(model *self, publish *returned)
         return;
     bh_ledger_return(self->ledger, returned->publisher, id_of(returned->message, text), bh_str("exchange"),
                      bh_str("key"));
+    forget_rungs(self);
     for (int i = 0; i < self->publish_count; i++) {
         publish *other = &self->publishes[i];
         if (other->publisher == returned->publisher && !other->is_answered && other->is_named &&
@@ -658,6 +807,28 @@ static void answer_rung(model *self, int rung, int is_there)
         self->rungs[rung] = THERE;
     else
         self->rungs[rung] = UNKNOWN;
+}
+
+/* Answers the step of the setup, or reports an answer of no step. */
+static void answer_setup(model *self, int is_there)
+{
+    static const bh_status failures[] = {BH_ERR_CHANNEL, BH_ERR_ACCESS};
+    bh_status failure = failures[draw(self, 2)];
+    int awaits = self->setup.awaits;
+    if (awaits == OPENING && is_there)
+        open_publisher(self);
+    else if (awaits == OPENING)
+        bh_ledger_publisher_failed(self->ledger, failure, self->now_ms);
+    else
+        bh_ledger_rung(self->ledger, 0, is_there ? BH_OK : failure, self->now_ms);
+    self->setup.awaits = IDLE;
+    if (awaits == IDLE) {
+        self->setup.is_forgotten &= !is_there;
+    } else if (!is_there) {
+        self->setup.is_forgotten |= awaits == DECLARING;
+        self->setup.failure = failure;
+        self->setup.failed_ms = self->now_ms;
+    }
 }
 
 static publish *draw_publish(model *self)
@@ -678,6 +849,11 @@ static publisher *draw_publisher(model *self)
 
 static void change_message(model *self, message *of)
 {
+    if (of->is_lost) {
+        CHECK(bh_ledger_abandon(self->ledger, of->entry, self->now_ms) == BH_ERR_STATE);
+        CHECK(bh_ledger_give_back(self->ledger, of->entry) == BH_ERR_STATE);
+        return;
+    }
     switch (draw(self, 8)) {
     case 0:
         CHECK(bh_ledger_take(self->ledger, of->entry) == (of->at == ARRIVED ? BH_OK : BH_ERR_STATE));
@@ -719,7 +895,7 @@ static void happen(model *self)
 {
     publisher *on = draw_publisher(self);
     publish *sent;
-    switch (draw(self, 24)) {
+    switch (draw(self, 28)) {
     case 0:
         open_channel(self);
         break;
@@ -739,6 +915,8 @@ static void happen(model *self)
             disconnect(self);
         break;
     case 5:
+        if (self->is_blocked)
+            self->unblocked_ms = self->now_ms;
         self->is_blocked = !self->is_blocked && draw(self, 2);
         bh_ledger_block(self->ledger, self->is_blocked, self->now_ms);
         break;
@@ -747,7 +925,7 @@ static void happen(model *self)
         break;
     case 7:
         bh_ledger_forget_rungs(self->ledger);
-        memset(self->rungs, 0, sizeof self->rungs);
+        forget_rungs(self);
         break;
     case 8:
     case 9:
@@ -774,6 +952,14 @@ static void happen(model *self)
     case 17:
         arrive(self);
         return;
+    case 18:
+        if (self->channel_count && draw(self, 2) == 0)
+            lose_channel(self, &self->channels[draw(self, (unsigned)self->channel_count)]);
+        break;
+    case 19:
+    case 20:
+        answer_setup(self, (int)draw(self, 2));
+        break;
     default:
         if (self->message_count)
             change_message(self, &self->messages[draw(self, (unsigned)self->message_count)]);
@@ -799,7 +985,7 @@ static void set_up(model *self)
     bh_bytes random = {"a seed..", BH_LEDGER_RANDOM_BYTES};
     CHECK(bh_policy_new(&policy) == BH_OK);
     CHECK(bh_policy_set_initial_ms(policy, 10) == BH_OK);
-    CHECK(bh_policy_set_max_ms(policy, 300) == BH_OK);
+    CHECK(bh_policy_set_max_ms(policy, MOST_DELAY_MS) == BH_OK);
     CHECK(bh_policy_set_jitter(policy, (bh_jitter)draw(self, 5), 0.2) == BH_OK);
     CHECK(bh_ledger_new(&self->ledger, policy, random) == BH_OK);
     bh_policy_free(policy);
@@ -813,6 +999,8 @@ static void set_up(model *self)
     CHECK(bh_ledger_set_acks(self->ledger, self->most_acks, gaps_ms[draw(self, 4)]) == BH_OK);
     CHECK(bh__ledger_set_abandoned(self->ledger, self->most_abandoned, ABANDON_MS) == BH_OK);
     bh__ledger_set_orphans(self->ledger, (size_t)self->most_orphans, ORPHAN_MS);
+    self->setup.restores = (int)draw(self, 2);
+    bh_ledger_set_restores(self->ledger, self->setup.restores);
     open_channel(self);
     open_publisher(self);
 }
@@ -840,6 +1028,16 @@ static void deliver_orphans_again(model *self)
     }
 }
 
+static void confirm_all(model *self)
+{
+    for (int i = 0; i < BH_LEDGER_MOST_PUBLISHERS; i++)
+        if (self->publishers[i].number)
+            confirm(self, &self->publishers[i], 0, 1, 1);
+    self->due_ms = -1;
+    ask(self, 1);
+    check_counts(self);
+}
+
 static void bring_to_the_end(model *self)
 {
     deliver_orphans_again(self);
@@ -860,16 +1058,14 @@ static void bring_to_the_end(model *self)
         for (int rung = 0; rung < MOST_RUNGS; rung++)
             if (self->rungs[rung] == ASKED)
                 answer_rung(self, rung, 1);
-        for (int i = 0; i < BH_LEDGER_MOST_PUBLISHERS; i++)
-            if (self->publishers[i].number)
-                confirm(self, &self->publishers[i], 0, 1, 1);
-        self->due_ms = -1;
-        ask(self, 1);
-        check_counts(self);
+        if (self->setup.awaits != IDLE)
+            answer_setup(self, 1);
+        confirm_all(self);
         if (due_ms != INT64_MAX && due_ms > self->now_ms)
             self->now_ms = due_ms;
     }
-    CHECK(self->due_ms == INT64_MAX || self->due_ms < 0);
+    confirm_all(self); /* copies in flight of replays that ended */
+    CHECK(self->due_ms == INT64_MAX);
     CHECK(bh_ledger_unsettled(self->ledger) == 0);
 }
 

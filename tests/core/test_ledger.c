@@ -301,7 +301,7 @@ static const vector_name states[] = {
     {NULL, 0},
 };
 
-static const char *const steps[] = {"rest", "emit", "ack", "nack", "reject", "give_back", "declare", "publish"};
+static const char *const steps[] = {"rest", "emit", "ack", "nack", "reject", "give_back", "open", "declare", "publish"};
 
 typedef struct {
     vector *v;
@@ -377,6 +377,9 @@ static int consume(sequence *self, bh_status *status)
     } else if (is_verb(self, "close_channel")) {
         same_int(self->v, "close_channel", int_argument(self, 2),
                  bh_ledger_close_channel(ledger, number_argument(self, 1)));
+    } else if (is_verb(self, "lose_channel")) {
+        same_int(self->v, "lose_channel", int_argument(self, 2),
+                 bh_ledger_lose_channel(ledger, number_argument(self, 1)));
     } else if (is_verb(self, "arrive")) {
         *status = bh_ledger_arrive(ledger, number_argument(self, 1), int_argument(self, 2), &number);
         keep_number(self, 3, *status, number);
@@ -402,6 +405,8 @@ static int consume(sequence *self, bh_status *status)
         *status = bh_ledger_set_most_sent(ledger, int_argument(self, 1));
     } else if (is_verb(self, "set_acks")) {
         *status = bh_ledger_set_acks(ledger, int_argument(self, 1), int_argument(self, 2));
+    } else if (is_verb(self, "set_restores")) {
+        bh_ledger_set_restores(ledger, flag_argument(self, 1));
     } else if (is_verb(self, "set_abandoned")) {
         *status = bh__ledger_set_abandoned(ledger, int_argument(self, 1), int_argument(self, 2));
     } else {
@@ -417,6 +422,8 @@ static void publish(sequence *self, bh_status *status)
         int64_t number;
         *status = bh_ledger_open_publisher(ledger, &number);
         keep_number(self, 1, *status, number);
+    } else if (is_verb(self, "publisher_failed")) {
+        bh_ledger_publisher_failed(ledger, vector_status(self->v, argument(self, 1)), self->now_ms);
     } else if (is_verb(self, "close_publisher")) {
         bh_ending ending = (bh_ending)vector_name_value(self->v, "do", argument(self, 2), endings);
         ck_assert_int_eq(bh_ledger_close_publisher(ledger, number_argument(self, 1), ending, self->now_ms),
@@ -450,6 +457,7 @@ static json_t *show_step(const sequence *self)
     json_int_t tag = step.tag;
     switch (step.kind) {
     case BH_STEP_REST:
+    case BH_STEP_OPEN:
         break;
     case BH_STEP_EMIT:
         return json_pack("[s, s, s, s, I, I]", kind, bh_event_name((int)step.event).data, entry,

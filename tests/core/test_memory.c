@@ -485,17 +485,20 @@ END_TEST
 
 #define LEDGER_MESSAGES 100
 
-/* Messages that arrive, are retried over rungs of their own and confirmed; the steps are counted, which allocate
- * nothing. */
+/* Messages that arrive, are retried over rungs of their own and confirmed, the last one on a channel that closes before.
+ * The steps are counted, which allocate nothing. */
 static int run_ledger(decision *self, bh_ledger *ledger)
 {
-    int64_t channel, publisher, entries[LEDGER_MESSAGES];
+    int64_t channel, lost, publisher, entries[LEDGER_MESSAGES + 1];
     bh_step step;
     int steps = 0;
     TRY(self, BH_OK, bh_ledger_open_channel(ledger, &channel));
+    TRY(self, BH_OK, bh_ledger_open_channel(ledger, &lost));
     TRY(self, BH_OK, bh_ledger_open_publisher(ledger, &publisher));
-    for (int i = 0; i < LEDGER_MESSAGES; i++) {
-        TRY(self, BH_OK, bh_ledger_arrive(ledger, channel, i + 1, &entries[i]));
+    bh_ledger_set_restores(ledger, 1);
+    bh_ledger_forget_rungs(ledger);
+    for (int i = 0; i <= LEDGER_MESSAGES; i++) {
+        TRY(self, BH_OK, bh_ledger_arrive(ledger, i < LEDGER_MESSAGES ? channel : lost, i + 1, &entries[i]));
         TRY(self, BH_OK,
             bh_ledger_settle(ledger, entries[i], BH_ACTION_RETRY, 1000 * (i % 20 + 1), bh_str("id"), bh_str("exchange"),
                              bh_str("key")));
@@ -505,6 +508,7 @@ static int run_ledger(decision *self, bh_ledger *ledger)
         for (; bh_ledger_next(ledger, round, 1, &step); steps++)
             if (step.kind == BH_STEP_DECLARE)
                 bh_ledger_rung(ledger, step.delay_ms, BH_OK, round);
+        bh_ledger_lose_channel(ledger, lost);
         bh_ledger_confirm(ledger, publisher, 0, 1, 1, round);
     }
     self->different += allocations_count() != before;
@@ -518,7 +522,7 @@ static void play_ledger(decision *self)
     TRY(self, BH_OK, bh_policy_new(&self->policy));
     TRY(self, BH_OK, bh_ledger_new(&ledger, self->policy, (bh_bytes){random_bytes, BH_LEDGER_RANDOM_BYTES}));
     int steps = run_ledger(self, ledger);
-    self->different += steps != 20 + 3 * LEDGER_MESSAGES; /* declare; publish, emit, acknowledge */
+    self->different += steps != 21 + 3 * LEDGER_MESSAGES + 2; /* declare; publish, emit, acknowledge */
     self->different += bh_ledger_count(ledger, BH_STATE_ACKNOWLEDGED) != LEDGER_MESSAGES;
 }
 

@@ -5,6 +5,7 @@
  *     orphans      messages whose channel closed before their settlement was sent
  *     entries      entries: the table of transitions, their lists, the heap of those that wait
  *     publishes    publishers, the publishes in flight, answers, endings; rungs
+ *     setup        what copies need before the first publish: a publisher, and the topology
  *     steps        bh_ledger_next: which step comes next, and when the next one becomes due
  *     text         the sentence of a step
  */
@@ -14,6 +15,7 @@
 #include "ledger/internal.h"
 #include "base/memory.h"
 #include "base/report.h"
+#include "flow/back_off.h"
 
 #define BH__NO_INDEX UINT32_MAX
 
@@ -61,6 +63,7 @@ typedef struct bh__ledger_entry {
     unsigned char is_suspect; /* its copy may have closed a channel or the connection: it is sent alone */
     unsigned char losses;     /* of the connection while only this suspect was in flight */
     unsigned char is_orphan;  /* its channel closed; `tag` and `channel` are of no use */
+    unsigned char is_lost;    /* an orphan that is not bound: it ends with its next event */
     unsigned char next_group; /* of an orphan: the bh__ledger_group to enter when it is bound */
     short event;              /* the bh_event_kind to emit; -1: none */
     int event_status;
@@ -122,6 +125,16 @@ typedef struct bh__ledger_rung {
     enum { BH__RUNG_UNKNOWN, BH__RUNG_REQUESTED, BH__RUNG_DECLARED } state;
 } bh__ledger_rung;
 
+/* The setup of a publisher and the topology. */
+typedef struct bh__ledger_setup {
+    enum { BH__SETUP_IDLE, BH__SETUP_OPENING, BH__SETUP_DECLARING } awaits; /* the answer to this step */
+    int can_declare;                                                        /* the topology */
+    int is_forgotten;                                                       /* the topology may be missing */
+    bh__back_off back_off;
+    bh_status failure; /* to be emitted; BH_OK: none */
+    int64_t delay_ms;  /* of that event: a confirm may clear the back-off before */
+} bh__ledger_setup;
+
 struct bh_ledger {
     /* settings */
     bh_policy *back_off;
@@ -141,7 +154,8 @@ struct bh_ledger {
     uint32_t first_free;
     bh__ledger_list groups[BH__GROUP_DONE];
     bh__ledger_list events;
-    bh__ledger_list orphans; /* BH__BY_ORDER: the oldest first */
+    bh__ledger_list orphans; /* BH__BY_ORDER: the oldest first. A lost one is not on it */
+    bh__ledger_list lost;    /* BH__BY_ORDER: the oldest first */
     int64_t now_ms;          /* of the last bh_ledger_next */
     uint32_t *heap;          /* entries that wait, the earliest first */
     size_t heap_count;
@@ -160,6 +174,8 @@ struct bh_ledger {
     bh__ledger_rung *rungs; /* that copies needed so far */
     size_t rung_count;
     size_t rung_capacity;
+    /* what the first publish needs */
+    bh__ledger_setup setup;
     /* the broker */
     int is_blocked; /* it accepts no publishes */
     int64_t unblocked_ms;

@@ -260,10 +260,10 @@ static void set_state(bh_ledger *self, uint32_t index, bh_state state)
 bh__ledger_list *bh__ledger_order_of(bh_ledger *self, uint32_t index)
 {
     const bh__ledger_entry *of = &self->entries[index];
-    return of->is_orphan ? &self->orphans : &self->channels[of->channel].order;
+    return of->is_lost ? &self->lost : of->is_orphan ? &self->orphans : &self->channels[of->channel].order;
 }
 
-void bh__ledger_orphan_entry(bh_ledger *self, uint32_t index)
+void bh__ledger_orphan_entry(bh_ledger *self, uint32_t index, int is_lost)
 {
     bh__ledger_entry *left = &self->entries[index];
     unsigned char group = left->group == BH__GROUP_HELD ? BH__GROUP_DUE : left->group;
@@ -272,9 +272,10 @@ void bh__ledger_orphan_entry(bh_ledger *self, uint32_t index)
     self->counts[left->state]--;
     self->counts[BH_STATE_GIVEN_BACK]++;
     left->is_orphan = 1;
+    left->is_lost = is_lost != 0;
     left->next_group = group;
     left->orphaned_ms = self->now_ms;
-    push_last(self, &self->orphans, BH__BY_ORDER, index);
+    push_last(self, bh__ledger_order_of(self, index), BH__BY_ORDER, index);
 }
 
 void bh__ledger_bind_entry(bh_ledger *self, uint32_t index, bh__ledger_channel *on, int64_t delivery_tag)
@@ -335,6 +336,14 @@ void bh__ledger_drop_event(bh_ledger *self, uint32_t index)
     self->entries[index].event = -1;
 }
 
+int bh__ledger_make_stale(bh_ledger *self, uint32_t index)
+{
+    if (index == BH__NO_INDEX || !self->entries[index].is_lost)
+        return 0;
+    bh__ledger_queue_event(self, index, BH_EVENT_STALE, BH_ERR_CHANNEL);
+    return 1;
+}
+
 int bh__ledger_dismiss_entry(bh_ledger *self, uint32_t index, bh_action action)
 {
     int is_given_back = action == BH_ACTION_NONE;
@@ -368,6 +377,8 @@ int bh__ledger_postpone_copy(bh_ledger *self, uint32_t index, int64_t now_ms)
 
 int bh__ledger_fail_copy(bh_ledger *self, uint32_t index, bh_event_kind event, bh_status status, int64_t now_ms)
 {
+    if (bh__ledger_make_stale(self, index))
+        return 1;
     if (!bh__ledger_postpone_copy(self, index, now_ms))
         return 0;
     bh__ledger_queue_event(self, index, event, status);

@@ -38,7 +38,7 @@ static inline uint32_t bh__ledger_find_entry(const bh_ledger *self, int64_t entr
 
 /* Adds an entry as the last one of its channel. BH__NO_INDEX: no memory. */
 uint32_t bh__ledger_add_entry(bh_ledger *self, bh__ledger_channel *on, int64_t delivery_tag);
-/* Returns the list that has the entry in order of delivery: of its channel, or of the orphans. */
+/* Returns the list that has the entry in order: of its channel by delivery, or of the orphans by age. */
 bh__ledger_list *bh__ledger_order_of(bh_ledger *self, uint32_t index);
 /*
  * Removes an entry, and counts it by its final state. An orphan is not counted: it was, when its
@@ -56,9 +56,9 @@ int bh__ledger_apply(bh_ledger *self, uint32_t index, bh__ledger_change change);
 void bh__ledger_move_entry(bh_ledger *self, uint32_t index, bh__ledger_group to);
 /*
  * Makes an entry of a closed channel an orphan. It leaves its channel, its group and the counts.
- * The step that its settlement or copy needs next comes when a delivery binds it.
+ * The step that its settlement or copy needs next comes when a delivery binds it, unless it is lost.
  */
-void bh__ledger_orphan_entry(bh_ledger *self, uint32_t index);
+void bh__ledger_orphan_entry(bh_ledger *self, uint32_t index, int is_lost);
 /* Binds an orphan to a delivery. It enters the channel, its group and the counts. */
 void bh__ledger_bind_entry(bh_ledger *self, uint32_t index, bh__ledger_channel *on, int64_t delivery_tag);
 /* Puts a due entry first in its group. */
@@ -68,6 +68,8 @@ void bh__ledger_make_first_due(bh_ledger *self, uint32_t index);
 void bh__ledger_queue_event(bh_ledger *self, uint32_t index, bh_event_kind event, bh_status status);
 /* Drops the pending event of this entry. */
 void bh__ledger_drop_event(bh_ledger *self, uint32_t index);
+/* Queues BH_EVENT_STALE if the entry is lost, else returns 0. */
+int bh__ledger_make_stale(bh_ledger *self, uint32_t index);
 
 /* The following apply a change and set the fields that go with it. They return 0 as bh__ledger_apply. */
 
@@ -77,7 +79,7 @@ int bh__ledger_dismiss_entry(bh_ledger *self, uint32_t index, bh_action action);
 int bh__ledger_abandon_entry(bh_ledger *self, uint32_t index, int64_t now_ms);
 /* Lets the copy wait for the next delay of the back-off. */
 int bh__ledger_postpone_copy(bh_ledger *self, uint32_t index, int64_t now_ms);
-/* Postpones a copy that failed, and queues the event. */
+/* Postpones a copy that failed, and queues the event. A lost entry becomes stale. */
 int bh__ledger_fail_copy(bh_ledger *self, uint32_t index, bh_event_kind event, bh_status status, int64_t now_ms);
 
 #endif

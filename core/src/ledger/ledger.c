@@ -52,6 +52,7 @@ bh_status bh_ledger_new(bh_ledger **out, const bh_policy *back_off, bh_bytes ran
     self->with_done = bh__ledger_empty_list();
     self->events = bh__ledger_empty_list();
     self->orphans = bh__ledger_empty_list();
+    self->lost = bh__ledger_empty_list();
     for (size_t i = 0; i < BH__GROUP_DONE; i++)
         self->groups[i] = bh__ledger_empty_list();
     self->random = bh__seed(random.data);
@@ -177,18 +178,29 @@ bh_status bh_ledger_open_channel(bh_ledger *self, int64_t *out)
     return BH_OK;
 }
 
-int64_t bh_ledger_close_channel(bh_ledger *self, int64_t number)
+/* Removes a channel, and ends each of its entries by `end_entry`. Returns their number. */
+static int64_t remove_channel(bh_ledger *self, int64_t number, void (*end_entry)(bh_ledger *, uint32_t))
 {
     bh__ledger_channel *closed = self ? find_channel(self, number) : NULL;
     int64_t count = 0;
     if (!closed)
         return 0;
     for (; closed->order.first != BH__NO_INDEX; count++)
-        bh__ledger_close_entry(self, closed->order.first);
+        end_entry(self, closed->order.first);
     closed->number = 0;
     closed->links.next = self->first_free_channel;
     self->first_free_channel = (uint32_t)(closed - self->channels);
     return count;
+}
+
+int64_t bh_ledger_close_channel(bh_ledger *self, int64_t number)
+{
+    return remove_channel(self, number, bh__ledger_close_entry);
+}
+
+int64_t bh_ledger_lose_channel(bh_ledger *self, int64_t number)
+{
+    return remove_channel(self, number, bh__ledger_lose_entry);
 }
 
 /* Adds a delivery of the message with this fingerprint. Binds the orphan, if it is not BH__NO_INDEX. */
@@ -228,6 +240,17 @@ bh_status bh__ledger_arrive_again(bh_ledger *self, int64_t number, int64_t deliv
     return status;
 }
 
+/* Returns the index of an entry that its user can change. A lost entry only becomes stale if it was not written. */
+static uint32_t find_changeable(bh_ledger *self, int64_t entry)
+{
+    uint32_t index = bh__ledger_find_entry(self, entry);
+    if (index == BH__NO_INDEX || !self->entries[index].is_lost)
+        return index;
+    if (self->entries[index].state == BH_STATE_SENT && bh__ledger_undo_publish(self, index))
+        bh__ledger_make_stale(self, index);
+    return BH__NO_INDEX;
+}
+
 /* Returns BH_ERR_STATE for a change that the state of the entry did not allow. */
 static bh_status state_status(int is_applied)
 {
@@ -253,12 +276,12 @@ static bh_status dismiss_entry(bh_ledger *self, uint32_t index, bh_action action
 
 bh_status bh_ledger_acknowledge(bh_ledger *self, int64_t entry)
 {
-    return self ? finish_entry(self, bh__ledger_find_entry(self, entry)) : BH_ERR_ARGUMENT;
+    return self ? finish_entry(self, find_changeable(self, entry)) : BH_ERR_ARGUMENT;
 }
 
 bh_status bh_ledger_give_back(bh_ledger *self, int64_t entry)
 {
-    return self ? dismiss_entry(self, bh__ledger_find_entry(self, entry), BH_ACTION_NONE) : BH_ERR_ARGUMENT;
+    return self ? dismiss_entry(self, find_changeable(self, entry), BH_ACTION_NONE) : BH_ERR_ARGUMENT;
 }
 
 bh_status bh_ledger_settle(bh_ledger *self, int64_t entry, bh_action action, int64_t rung_ms, bh_bytes id,
@@ -266,7 +289,7 @@ bh_status bh_ledger_settle(bh_ledger *self, int64_t entry, bh_action action, int
 {
     if (!self || rung_ms < 0 || !id.data || !exchange.data || !routing_key.data)
         return BH_ERR_ARGUMENT;
-    uint32_t index = bh__ledger_find_entry(self, entry);
+    uint32_t index = find_changeable(self, entry);
     switch (action) {
     case BH_ACTION_ACK:
     case BH_ACTION_DROP:
@@ -298,7 +321,7 @@ bh_status bh_ledger_abandon(bh_ledger *self, int64_t entry, int64_t now_ms)
 {
     if (!self || now_ms < 0)
         return BH_ERR_ARGUMENT;
-    uint32_t index = bh__ledger_find_entry(self, entry);
+    uint32_t index = find_changeable(self, entry);
     return state_status(bh__ledger_undo_publish(self, index) && bh__ledger_abandon_entry(self, index, now_ms));
 }
 
@@ -306,7 +329,7 @@ bh_status bh_ledger_postpone(bh_ledger *self, int64_t entry, int64_t now_ms)
 {
     if (!self || now_ms < 0)
         return BH_ERR_ARGUMENT;
-    uint32_t index = bh__ledger_find_entry(self, entry);
+    uint32_t index = find_changeable(self, entry);
     return state_status(bh__ledger_undo_publish(self, index) && bh__ledger_postpone_copy(self, index, now_ms));
 }
 
@@ -331,7 +354,9 @@ int64_t bh_ledger_count(const bh_ledger *self, bh_state state)
 
 int64_t bh_ledger_copies(const bh_ledger *self)
 {
-    return self ? self->counts[BH_STATE_DUE] + self->counts[BH_STATE_SENT] + self->counts[BH_STATE_WAITING] : 0;
+    return self ? self->counts[BH_STATE_DUE] + self->counts[BH_STATE_SENT] + self->counts[BH_STATE_WAITING] +
+                      (int64_t)self->lost.count
+                : 0;
 }
 
 int64_t bh_ledger_unsettled(const bh_ledger *self)

@@ -26,8 +26,47 @@ void bh__ledger_close_entry(bh_ledger *self, uint32_t index)
         bh__ledger_end_entry(self, index, BH_STATE_GIVEN_BACK);
         return;
     }
-    bh__ledger_orphan_entry(self, index);
+    bh__ledger_orphan_entry(self, index, 0);
     bh__ledger_drop_old_orphans(self);
+}
+
+static int has_copy(const bh__ledger_entry *of)
+{
+    return of->state == BH_STATE_DUE || of->state == BH_STATE_SENT || of->state == BH_STATE_WAITING;
+}
+
+/* Returns 1 if the broker can have the copy. A replay ends at once: its caller waits for that. */
+static int may_be_safe(const bh__ledger_entry *of)
+{
+    return of->state == BH_STATE_CONFIRMED || (of->state == BH_STATE_SENT && of->action != BH_ACTION_REPLAY);
+}
+
+void bh__ledger_lose_entry(bh_ledger *self, uint32_t index)
+{
+    const bh__ledger_entry *lost = &self->entries[index];
+    if (!has_copy(lost) && lost->event < 0) {
+        bh__ledger_end_entry(self, index, BH_STATE_GIVEN_BACK);
+        return;
+    }
+    bh__ledger_orphan_entry(self, index, 1);
+    if (!may_be_safe(lost))
+        bh__ledger_make_stale(self, index);
+}
+
+int64_t bh__ledger_lost_due_ms(const bh_ledger *self)
+{
+    uint32_t index = self->lost.first;
+    if (index == BH__NO_INDEX || self->is_blocked)
+        return INT64_MAX;
+    int64_t since_ms = self->entries[index].orphaned_ms;
+    return (since_ms < self->unblocked_ms ? self->unblocked_ms : since_ms) + self->confirm_timeout_ms;
+}
+
+void bh__ledger_drop_old_lost(bh_ledger *self)
+{
+    uint32_t index = self->lost.first;
+    if (bh__ledger_lost_due_ms(self) <= self->now_ms && self->entries[index].event < 0)
+        bh__ledger_make_stale(self, index);
 }
 
 uint32_t bh__ledger_find_orphan(const bh_ledger *self, uint64_t message)

@@ -1,6 +1,7 @@
 #include "ledger/publishes.h"
 
 #include "ledger/entries.h"
+#include "ledger/setup.h"
 #include "base/memory.h"
 
 #include <backhop/adapter/event.h>
@@ -167,8 +168,10 @@ bh_status bh_ledger_open_publisher(bh_ledger *self, int64_t *out)
         if (opened->number)
             continue;
         bh_status status = reset_publisher(opened, self->most_sent);
-        if (status == BH_OK)
+        if (status == BH_OK) {
             *out = opened->number = ++self->last_number;
+            bh__ledger_setup_opened(self);
+        }
         return status;
     }
     return BH_ERR_STATE;
@@ -189,6 +192,7 @@ static void close_publisher(bh_ledger *self, bh__ledger_publisher *closed, int a
         if (bh__ledger_sent_index(self, &closed->pool[at]) != BH__NO_INDEX) {
             bh__ledger_apply(self, index, BH__FALL_DUE);
             of->is_suspect |= (unsigned char)are_suspects;
+            bh__ledger_make_stale(self, index);
         }
         if (of->group == BH__GROUP_DUE)
             bh__ledger_make_first_due(self, index);
@@ -221,7 +225,7 @@ static uint32_t only_sent(const bh_ledger *self, const bh__ledger_publisher *one
 
 static void refuse_copy(bh_ledger *self, uint32_t index, bh_status status, int64_t now_ms)
 {
-    if (bh__ledger_abandon_entry(self, index, now_ms))
+    if (!bh__ledger_make_stale(self, index) && bh__ledger_abandon_entry(self, index, now_ms))
         bh__ledger_queue_event(self, index, BH_EVENT_REFUSED, status);
 }
 
@@ -252,6 +256,8 @@ int bh_ledger_close_publisher(bh_ledger *self, int64_t number, bh_ending ending,
         return 0;
     uint32_t culprit = is_error(ending) ? only_sent(self, ended) : BH__NO_INDEX;
     close_publisher(self, ended, is_error(ending) && culprit == BH__NO_INDEX);
+    if (ending == BH_ENDING_MISSING)
+        bh_ledger_forget_rungs(self);
     if (culprit != BH__NO_INDEX && ending == BH_ENDING_MISSING)
         bh__ledger_fail_copy(self, culprit, BH_EVENT_RETURNED, BH_ERR_MISSING, now_ms);
     else if (culprit != BH__NO_INDEX)
@@ -280,6 +286,7 @@ void bh_ledger_disconnect(bh_ledger *self, bh_ending ending, int64_t now_ms)
         if (self->publishers[i].number)
             close_publisher(self, &self->publishers[i], ending != BH_ENDING_ORDERLY && alone == BH__NO_INDEX);
     bh_ledger_block(self, 0, now_ms);
+    bh__ledger_setup_ended(self);
     if (alone == BH__NO_INDEX)
         return;
     if (is_culprit(&self->entries[alone], ending)) {
@@ -318,6 +325,7 @@ void bh_ledger_confirm(bh_ledger *self, int64_t number, int64_t tag, int multipl
     if (!on || tag < (multiple ? 0 : 1) || tag >= on->next_tag)
         return;
     self->is_doubtful = self->is_probing = self->probes = 0;
+    bh__back_off_forget(&self->setup.back_off);
     uint32_t at = multiple ? on->sent.first : find_publish(on, tag);
     if (!multiple && at != BH__NO_INDEX)
         on_answer(self, on, at, is_ack, now_ms);
@@ -330,6 +338,7 @@ void bh_ledger_return(bh_ledger *self, int64_t number, bh_bytes id, bh_bytes exc
     bh__ledger_publisher *on = self ? find_publisher(self, number) : NULL;
     if (!on)
         return;
+    bh_ledger_forget_rungs(self);
     uint64_t fingerprint = bh__ledger_fingerprint(id, exchange, routing_key);
     int is_known = 0;
     for (uint32_t at = chain_of(on, BH__OF_FINGERPRINT, fingerprint)->last; at != BH__NO_INDEX;
@@ -391,6 +400,8 @@ int64_t bh__ledger_hold_due(bh_ledger *self)
 
 void bh_ledger_rung(bh_ledger *self, int64_t rung_ms, bh_status status, int64_t now_ms)
 {
+    if (self && rung_ms == 0)
+        bh__ledger_setup_declared(self, status, now_ms);
     bh__ledger_rung *asked = self ? find_rung(self, rung_ms) : NULL;
     if (!asked)
         return;
@@ -412,6 +423,7 @@ void bh_ledger_forget_rungs(bh_ledger *self)
         return;
     for (size_t i = 0; i < self->rung_count; i++)
         self->rungs[i].state = BH__RUNG_UNKNOWN;
+    self->setup.is_forgotten |= self->setup.can_declare;
     while (self->groups[BH__GROUP_HELD].first != BH__NO_INDEX)
         bh__ledger_move_entry(self, self->groups[BH__GROUP_HELD].first, BH__GROUP_DUE);
 }

@@ -2,6 +2,7 @@
 #include "ledger/entries.h"
 #include "ledger/orphans.h"
 #include "ledger/publishes.h"
+#include "ledger/setup.h"
 
 #define LATEST_MS ((INT64_C(1) << 53) - 1) /* the last time: never */
 
@@ -12,8 +13,23 @@ static bh_step_kind next_event(bh_ledger *self, bh_step *out)
     out->entry = bh__ledger_entry_at(self, index);
     out->event = (bh_event_kind)of->event;
     out->status = (bh_status)of->event_status;
-    out->delay_ms = of->state == BH_STATE_WAITING ? of->wait_ms : 0;
+    out->delay_ms = of->state == BH_STATE_WAITING && !of->is_lost ? of->wait_ms : 0;
     bh__ledger_drop_event(self, index);
+    if (of->is_lost)
+        bh__ledger_end_entry(self, index, BH_STATE_GIVEN_BACK);
+    return BH_STEP_EMIT;
+}
+
+/* Emits that the setup failed. */
+static bh_step_kind next_failure(bh_ledger *self, bh_step *out)
+{
+    if (self->setup.failure == BH_OK)
+        return BH_STEP_REST;
+    out->event = BH_EVENT_UNAVAILABLE;
+    out->status = self->setup.failure;
+    out->delay_ms = self->setup.delay_ms;
+    out->count = bh_ledger_copies(self);
+    self->setup.failure = BH_OK;
     return BH_STEP_EMIT;
 }
 
@@ -135,7 +151,8 @@ static bh__ledger_publisher *find_probe(bh_ledger *self, uint32_t *at, int64_t n
         bh__ledger_publisher *on = &self->publishers[i];
         for (uint32_t each = on->number ? on->sent.first : BH__NO_INDEX; each != BH__NO_INDEX;
              each = on->pool[each].links[BH__OF_ALL].next) {
-            if (bh__ledger_sent_index(self, &on->pool[each]) == BH__NO_INDEX ||
+            uint32_t index = bh__ledger_sent_index(self, &on->pool[each]);
+            if (index == BH__NO_INDEX || self->entries[index].is_lost ||
                 (found && !is_better_probe(self, &on->pool[each], &found->pool[*at], now_ms)))
                 continue;
             found = on;
@@ -177,8 +194,8 @@ static bh_step_kind next_probe(bh_ledger *self, bh_step *out, int64_t now_ms)
     uint32_t at = BH__NO_INDEX, due = self->groups[BH__GROUP_DUE].first;
     bh__ledger_publisher *sent = find_probe(self, &at, now_ms), *on = next_publisher(self);
     int may_be_new = due != BH__NO_INDEX && !self->entries[due].is_suspect && self->suspects_sent == 0;
-    if (!sent && due == BH__NO_INDEX)
-        return BH_STEP_REST;
+    if (!sent && (due == BH__NO_INDEX || (self->lost.count > 0 && !may_be_new)))
+        return BH_STEP_REST; /* a suspect is sent alone: lost copies are in flight */
     if (!sent || (on && may_be_new && self->probes % 2 == 1))
         return on ? send_copy(self, out, on, due, now_ms) : BH_STEP_REST;
     uint32_t index = bh__ledger_sent_index(self, &sent->pool[at]);
@@ -191,6 +208,8 @@ static bh_step_kind next_probe(bh_ledger *self, bh_step *out, int64_t now_ms)
 
 static bh_step_kind next_publish(bh_ledger *self, bh_step *out, int64_t now_ms)
 {
+    if (bh__ledger_needs_setup(self))
+        return bh__ledger_next_setup(self, now_ms);
     int64_t rung_ms = bh__ledger_hold_due(self);
     if (rung_ms) {
         out->delay_ms = rung_ms;
@@ -277,6 +296,7 @@ static void pass_time(bh_ledger *self, int64_t now_ms)
 {
     self->now_ms = now_ms;
     bh__ledger_drop_old_orphans(self);
+    bh__ledger_drop_old_lost(self);
     while (self->heap_count && self->entries[self->heap[0]].due_ms <= now_ms)
         bh__ledger_apply(self, self->heap[0], BH__FALL_DUE);
     while (self->groups[BH__GROUP_ABANDONED].first != BH__NO_INDEX && abandoned_deadline_ms(self) <= now_ms)
@@ -306,6 +326,8 @@ int bh_ledger_next(bh_ledger *self, int64_t now_ms, int may_publish, bh_step *ou
     bh_step_kind kind = self->events.count                        ? next_event(self, out)
                         : self->groups[BH__GROUP_DISMISSED].count ? next_dismissed(self, out)
                                                                   : next_ack(self, out, now_ms);
+    if (kind == BH_STEP_REST)
+        kind = next_failure(self, out);
     if (kind == BH_STEP_REST && now_ms >= confirm_deadline_ms(self))
         kind = next_unconfirmed(self, out, now_ms);
     if (kind == BH_STEP_REST && may_publish)
@@ -328,6 +350,8 @@ int64_t bh_ledger_due_ms(const bh_ledger *self)
     if (self->heap_count)
         due_ms = earlier_ms(due_ms, self->entries[self->heap[0]].due_ms);
     due_ms = earlier_ms(due_ms, abandoned_deadline_ms(self));
+    due_ms = earlier_ms(due_ms, bh__ledger_setup_due_ms(self));
+    due_ms = earlier_ms(due_ms, bh__ledger_lost_due_ms(self));
     for (uint32_t at = self->with_done.first; at != BH__NO_INDEX; at = self->channels[at].links.next)
         if (self->channels[at].gap_ms != BH_LEDGER_NEVER)
             due_ms = earlier_ms(due_ms, self->channels[at].gap_ms);

@@ -81,20 +81,32 @@ void bh__plan_remove_header(bh_plan *self, size_t at)
     memmove(&self->headers[at], &self->headers[at + 1], (self->header_count - at) * sizeof self->headers[0]);
 }
 
-/* Saves a property that the copy cannot have. The first failure saves it; later copies keep that header. */
-static void save_property(bh_plan *self, const bh__plan_input *in, const char *name, bh_property property)
+size_t bh__plan_saved_parts(const bh_delivery *delivery, bh__saved_part out[BH__SAVED_PARTS])
 {
-    if (bh_delivery_has_property(in->delivery, property) && !bh__delivery_header(in->delivery, bh_str(name)))
-        set_string(self, name, bh_delivery_property(in->delivery, property));
+    static const bh__saved_part parts[BH__SAVED_PARTS] = {{"backhop-expiration", BH_PROPERTY_EXPIRATION},
+                                                          {"backhop-user-id", BH_PROPERTY_USER_ID},
+                                                          {"backhop-cc", BH_PROPERTY_HEADERS}};
+    size_t count = 0;
+    for (size_t i = 0; i < BH__SAVED_PARTS; i++) {
+        int is_there = parts[i].property == BH_PROPERTY_HEADERS ? bh__delivery_header(delivery, bh_str("CC")) != NULL
+                                                                : bh_delivery_has_property(delivery, parts[i].property);
+        if (is_there && !bh__delivery_header(delivery, bh_str(parts[i].header)))
+            out[count++] = parts[i];
+    }
+    return count;
 }
 
-/* Saves all that a copy cannot have. */
+/* Saves all that a copy cannot have. The first failure saves it; later copies keep these headers. */
 static void save_properties(bh_plan *self, const bh__plan_input *in)
 {
-    save_property(self, in, "backhop-expiration", BH_PROPERTY_EXPIRATION);
-    save_property(self, in, "backhop-user-id", BH_PROPERTY_USER_ID);
-    if (bh__delivery_header(in->delivery, bh_str("CC")) && !bh__delivery_header(in->delivery, bh_str("backhop-cc")))
-        set_header(self, "backhop-cc", BH_TYPE_VOID, bh_str("CC"), 0);
+    bh__saved_part parts[BH__SAVED_PARTS];
+    size_t count = bh__plan_saved_parts(in->delivery, parts);
+    for (size_t i = 0; i < count; i++) {
+        if (parts[i].property == BH_PROPERTY_HEADERS)
+            set_header(self, parts[i].header, BH_TYPE_VOID, bh_str("CC"), 0);
+        else
+            set_string(self, parts[i].header, bh_delivery_property(in->delivery, parts[i].property));
+    }
 }
 
 static void set_queue(bh_plan *self, const bh__plan_input *in)

@@ -27,6 +27,17 @@ int bh__plan_publishes(const bh_plan *self);
 bh_bytes bh__plan_error(const bh_plan *self);
 bh_bytes bh__plan_id(const bh_plan *self);
 
+enum { BH__SAVED_PARTS = 3 };
+
+/* A part of a message that its copy cannot have, and the header that saves the part. */
+typedef struct bh__saved_part {
+    const char *header;
+    bh_property property; /* BH_PROPERTY_HEADERS: the header CC */
+} bh__saved_part;
+
+/* Writes the parts to save to *out, and returns their number. If a header saves a part already, it is not among them. */
+size_t bh__plan_saved_parts(const bh_delivery *delivery, bh__saved_part out[BH__SAVED_PARTS]);
+
 /*
  * Writes a header that the plan sets: name, type and value. The caller reserves the room.
  *

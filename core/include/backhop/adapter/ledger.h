@@ -26,6 +26,10 @@
  *   - A copy that waits for its rung delays no other copy.
  *   - A nacked or returned copy is sent again after a delay of the back-off policy.
  *   - The number of copies in flight is bounded (bh_ledger_set_most_sent).
+ *   - If copies are due and no publisher is open, the ledger returns BH_STEP_OPEN. If the attempt
+ *     fails, the next one comes after a delay of the back-off policy.
+ *   - If a copy was returned or an exchange is missing, the topology is declared again before the
+ *     next publish (bh_ledger_set_restores).
  *
  * Times are in ms of a clock that never goes back, 0 to 2^53 - 1. Use an object in one thread at a
  * time.
@@ -70,7 +74,8 @@ typedef enum bh_step_kind {
     BH_STEP_NACK,      /* basic.nack with requeue=false: channel, tag, entry */
     BH_STEP_REJECT,    /* basic.reject with requeue=true: channel, tag, entry */
     BH_STEP_GIVE_BACK, /* basic.nack with requeue=true: channel, tag, entry */
-    BH_STEP_DECLARE,   /* declare the rung of delay_ms, then call bh_ledger_rung */
+    BH_STEP_OPEN,      /* open a channel with confirms: bh_ledger_open_publisher or _publisher_failed */
+    BH_STEP_DECLARE,   /* declare the rung of delay_ms (0: the topology), then call bh_ledger_rung */
     BH_STEP_PUBLISH    /* publish the copy: entry, publisher, tag */
 } bh_step_kind;
 
@@ -83,7 +88,11 @@ typedef enum bh_step_kind {
  *     retries the message itself.
  *   - BH_EVENT_NACKED, _RETURNED: the copy is sent again after delay_ms.
  *   - BH_EVENT_REFUSED: the message is abandoned.
+ *   - BH_EVENT_STALE: the channel of its delivery closed (bh_ledger_lose_channel), and its copy is
+ *     not confirmed. The entry ended.
  *   - BH_EVENT_UNCONFIRMED: `count` confirms are late. It has no entry.
+ *   - BH_EVENT_UNAVAILABLE: BH_STEP_OPEN, or BH_STEP_DECLARE of the topology, failed with `status`.
+ *     `count` copies wait, and the next attempt comes after delay_ms. It has no entry.
  */
 typedef struct bh_step {
     bh_step_kind kind;
@@ -172,6 +181,16 @@ BH_API bh_status bh_ledger_set_most_sent(bh_ledger *self, int64_t most);
  * Errors: BH_ERR_ARGUMENT if a value is out of range.
  */
 BH_API bh_status bh_ledger_set_acks(bh_ledger *self, int64_t most, int64_t gap_ms);
+/*
+ * Sets whether you can declare the topology again, because you declared it before.
+ *
+ * If it is on, the topology is declared again before the next publish, by BH_STEP_DECLARE with
+ * delay_ms 0. This happens after bh_ledger_forget_rungs, bh_ledger_return and BH_ENDING_MISSING.
+ * Without it, these forget the rungs only.
+ *
+ * on: 0 (default) or 1.
+ */
+BH_API void bh_ledger_set_restores(bh_ledger *self, int on);
 
 /* --- reports of the consuming side ------------------------------------------------------------ */
 
@@ -188,6 +207,17 @@ BH_API bh_status bh_ledger_open_channel(bh_ledger *self, int64_t *out);
  * Returns the number of these messages, or 0 if no channel has this number.
  */
 BH_API int64_t bh_ledger_close_channel(bh_ledger *self, int64_t channel);
+/*
+ * Like bh_ledger_close_channel, if a publisher can still confirm the copies of its messages.
+ *
+ * Each message with a copy ends with an event, and no other step comes for it:
+ *
+ *   - Copy in flight: the event of its confirm, for example BH_EVENT_RETRIED. If the copy is nacked
+ *     or returned, its publisher ends or the confirm timeout passes: BH_EVENT_STALE.
+ *   - Copy confirmed: the event of its confirm, if it was not emitted yet.
+ *   - Others, and all replays: BH_EVENT_STALE.
+ */
+BH_API int64_t bh_ledger_lose_channel(bh_ledger *self, int64_t channel);
 /*
  * Adds a delivery. *out is its entry, which this ledger never uses again.
  *
@@ -231,11 +261,21 @@ BH_API bh_status bh_ledger_postpone(bh_ledger *self, int64_t entry, int64_t now_
 /* --- reports of the publishing side ----------------------------------------------------------- */
 
 /*
- * Adds a channel with confirms. *out is its number.
+ * Adds a channel with confirms. *out is its number. Answers BH_STEP_OPEN, and is allowed without it.
  *
  * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY; BH_ERR_STATE if BH_LEDGER_MOST_PUBLISHERS are open.
  */
 BH_API bh_status bh_ledger_open_publisher(bh_ledger *self, int64_t *out);
+/*
+ * Records that BH_STEP_OPEN failed. BH_EVENT_UNAVAILABLE follows, and after its delay BH_STEP_OPEN.
+ *
+ * The delays grow until the broker answers a publish. A publisher is not enough: the broker can
+ * close it at once, again and again. Without a BH_STEP_OPEN that awaits its answer, the call is
+ * ignored.
+ *
+ * status: not BH_OK.
+ */
+BH_API void bh_ledger_publisher_failed(bh_ledger *self, bh_status status, int64_t now_ms);
 /*
  * Removes one publisher that ended while its connection stays open. Its copies in flight become due
  * again.
@@ -246,6 +286,7 @@ BH_API bh_status bh_ledger_open_publisher(bh_ledger *self, int64_t *out);
 BH_API int bh_ledger_close_publisher(bh_ledger *self, int64_t publisher, bh_ending ending, int64_t now_ms);
 /*
  * Removes all publishers after their connection ended. BH_ENDING_MISSING counts as BH_ENDING_ERROR.
+ * BH_STEP_OPEN, and BH_STEP_DECLARE of the topology, need no answer any more.
  */
 BH_API void bh_ledger_disconnect(bh_ledger *self, bh_ending ending, int64_t now_ms);
 /*
@@ -273,9 +314,15 @@ BH_API void bh_ledger_block(bh_ledger *self, int is_blocked, int64_t now_ms);
 /*
  * Records the result of BH_STEP_DECLARE. If the status is not BH_OK, the copies that need this rung
  * wait.
+ *
+ * rung_ms: 0 for the topology. If it failed, BH_EVENT_UNAVAILABLE follows, and all copies wait as
+ * after bh_ledger_publisher_failed. If you declare the topology for another reason, record that too.
  */
 BH_API void bh_ledger_rung(bh_ledger *self, int64_t rung_ms, bh_status status, int64_t now_ms);
-/* Marks all rungs as not declared, for example after the connection was lost. */
+/*
+ * Marks all rungs as not declared, for example after the connection was lost. If
+ * bh_ledger_set_restores is on, also the topology.
+ */
 BH_API void bh_ledger_forget_rungs(bh_ledger *self);
 
 /* --- steps ------------------------------------------------------------------------------------ */
@@ -318,7 +365,10 @@ BH_API int64_t bh_ledger_count(const bh_ledger *self, bh_state state);
  * waiting.
  */
 BH_API int64_t bh_ledger_unsettled(const bh_ledger *self);
-/* Returns how many copies are not confirmed: due, sent, waiting. */
+/*
+ * Returns how many copies are not confirmed: due, sent, waiting. Messages of bh_ledger_lose_channel
+ * count until their last event.
+ */
 BH_API int64_t bh_ledger_copies(const bh_ledger *self);
 
 BH_END_DECLS

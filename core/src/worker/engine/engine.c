@@ -208,6 +208,7 @@ void bh__engine_advance(bh__engine *self)
         case BH_STEP_PUBLISH:
             on_publish_step(self, &step);
             break;
+        case BH_STEP_OPEN: /* not without a publisher: may_publish */
         case BH_STEP_REST:
             break;
         }
