@@ -62,7 +62,7 @@ function publishing () {
   const connection = new Connection()
   const emitted = []
   const emitter = { emit: name => emitted.push(name), refused: () => emitted.push('refused') }
-  const declaring = { isDeclared: true, makesRungs: true, suggestion: '', invalidate () {} }
+  const declaring = { isOwn: false, makesRungs: true, suggestion: '', forget () {} }
   const random = count => Buffer.alloc(count)
   const publisher = new Publisher(connection, { declaring, confirmTimeout: 30_000, random, emitter })
   return { connection, publisher, emitted }

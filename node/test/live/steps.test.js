@@ -40,7 +40,7 @@ const ERRORS = {
   connection: 'ConnectionFailedError',
   missing: 'MissingError',
   publish: 'PublishError',
-  unpublished: 'MissingError'
+  unpublished: 'PublishError'
 }
 const LOOK_MS = 60_000 // BH_LOOK_MS
 
