@@ -21,7 +21,7 @@ function settings (action, request) {
   const stop = h('input', { type: 'number', min: 0, step: 1, value: request.stop_after ?? 3 })
   return {
     elements: [h('div', { class: 'grid' },
-      field(request.queues.length > 1 ? 'Messages of each queue, oldest first' : 'Number of messages, oldest first', limit),
+      field(`${request.queues.length > 1 ? 'Messages of each queue' : 'Number of messages'}, oldest first`, limit),
       field('Ramp, messages a second', ramp),
       field('Time at each rate of the ramp', step, 'for example 30s or 2m'),
       field('Messages a second after the ramp', rate, 'empty: the last rate of the ramp; without a ramp no limit'),
