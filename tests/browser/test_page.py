@@ -176,6 +176,7 @@ class Operator(PageCase):
         page.get_by_role("button", name="Replay 55 messages").click()
         page.get_by_text(re.compile(r"^[1-9]\d* of 15 messages, . a second now")).wait_for()
         page.get_by_text(re.compile(r"^[1-9]\d* of 40 messages, . a second now")).wait_for()
+        page.locator("#status", has_text="some held").wait_for()
         page.get_by_role("button", name="Stop all 2 actions").click()
         page.get_by_text("was stopped by you").nth(1).wait_for()
         self.assertEqual(page.get_by_role("button", name="Stop all").count(), 0)

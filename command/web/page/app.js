@@ -71,7 +71,7 @@ function onState (state) {
   if (state.look || hasLooked) app.heldUntil = state.time_ms + DEPTHS_MS
   app.state = { ...app.state, isLost: false, ...state }
   app.state.isHeld = app.state.jobs.some(isRunning) || app.state.time_ms < app.heldUntil
-  status.textContent = summary(state)
+  status.textContent = summary(app.state)
   status.className = state.problem ? 'danger' : ''
   status.title = state.problem || ''
   drawTabs(place().screen[0])
