@@ -358,7 +358,7 @@ struct bh_filling {
      * level, or a status below 0. */
     int64_t fill(bh_event_kind kind, bh_bytes queue, bh_bytes id, int64_t attempts, int64_t delay_ms, int64_t count,
                  bh_bytes reason, bh_bytes error_class, bh_bytes error, bh_bytes text, bh_bytes cause, int64_t duration_us,
-                 int64_t status, bh_bytes connection, bh_metrics *metrics) {
+                 int64_t status, bh_bytes connection, int64_t deferrals, bh_metrics *metrics) {
         bh_filling filling = {$self, bh_fill($self, kind, queue, error_class, error, duration_us)};
         filling.string(BH_FIELD_ID, id);
         filling.number(BH_FIELD_ATTEMPTS, attempts);
@@ -368,6 +368,7 @@ struct bh_filling {
         filling.string(BH_FIELD_TEXT, text);
         filling.number(BH_FIELD_STATUS, status);
         filling.string(BH_FIELD_CONNECTION, connection);
+        filling.number(BH_FIELD_DEFERRALS, deferrals);
         if (filling.status == BH_OK)
             filling.status = bh_event_set_cause($self, cause);
         return filling.end(metrics);

@@ -32,8 +32,6 @@ function declaredOn (connection) {
 class Declaring {
   /** True if this retrier declared the topology, and may declare it again. */
   isOwn = false
-  /** True if the topology is declared, as far as is known. */
-  isDeclared = true
   #topology
   #mode
 
@@ -50,7 +48,6 @@ class Declaring {
 
   async begin (connection) {
     await this.#declare(connection, this.#mode)
-    this.isDeclared = true
     this.isOwn ||= this.#mode === 'create'
   }
 
@@ -84,8 +81,8 @@ class Declaring {
 
   /** Declares the topology again. */
   async restore (connection) {
+    this.forget(connection)
     await this.#declare(connection, 'create')
-    this.isDeclared = true
   }
 
   /** Declares a rung, by its delay in milliseconds. */
@@ -94,8 +91,7 @@ class Declaring {
   }
 
   /** Records that something on this connection may be missing. */
-  invalidate (connection) {
-    this.isDeclared = !this.isOwn
+  forget (connection) {
     declaredOn(connection).clear()
   }
 

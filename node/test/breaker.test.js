@@ -142,7 +142,7 @@ test('a breaker by key has a state for each key', () => {
   assert.throws(() => breaker.state, says('call stateOf(key)'))
   assert.throws(() => breaker.disable(), says('cannot be disabled'))
   assert.throws(() => breaker.open(), says('has a key: call open with one'))
-  assert.throws(() => breaker._begin({}), says('key of the breaker "hosts" returned is undefined'))
+  assert.throws(() => breaker._begin({}), says('key of the breaker "hosts" returned is undefined')) // R4-6
   assert.throws(() => new Breaker('api').close({ key: 'a' }), says('has no key'))
 })
 

@@ -69,13 +69,12 @@ describe('declaring over a client', () => {
     assert.deepEqual(connection.told, ['open', 'open', 'close'])
   })
 
-  it('is done again after a doubt, by who declared it', async () => {
+  it('is of the retrier that declared it', async () => {
     for (const [mode, isOwn] of [['create', true], ['verify', false], ['none', false]]) {
       const declaring = new Declaring(topology, mode)
       assert.equal(declaring.makesRungs, isOwn)
       await declaring.begin(connectionThat(() => undefined))
-      declaring.invalidate(connectionThat(() => undefined))
-      assert.equal(declaring.isDeclared, !isOwn)
+      assert.equal(declaring.isOwn, isOwn)
       assert.equal(declaring.suggestion, isOwn ? '' : 'declare()')
     }
   })

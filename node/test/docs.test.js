@@ -33,6 +33,23 @@ test('docs/node.md shows the story that headers tell', NEEDS_DOCS, () => {
   assert.ok(readFileSync(path.join(process.env.BACKHOP_DOCS, 'node.md'), 'utf8').includes(`\n${story.trimEnd()}\n`))
 })
 
+test('N4-2, N4-8: docs/node.md keeps each entry point out of a bundle, and names each way to allow scripts', NEEDS_DOCS, () => {
+  const page = readFileSync(path.join(process.env.BACKHOP_DOCS, 'node.md'), 'utf8')
+  const [, pattern] = /`externals: \[\/(\S+)\/\], externalsType: "commonjs"`/.exec(page)
+  const { exports } = JSON.parse(readFileSync(path.join(path.dirname(README), 'package.json'), 'utf8'))
+  const names = Object.keys(exports).map(each => path.posix.join('backhop', each))
+  assert.ok(names.includes('backhop/amqplib'))
+  for (const name of names) assert.match(name, new RegExp(pattern))
+  assert.doesNotMatch('backhops', new RegExp(pattern))
+  for (const way of ['pnpm approve-builds', '"dependenciesMeta": { "backhop": { "built": true } }']) assert.ok(page.includes(way), way)
+})
+
+test('N4-3, N4-9: the pages have the order of arguments of node-amqp, and what its post needs today', NEEDS_DOCS, () => {
+  const read = name => readFileSync(path.join(process.env.BACKHOP_DOCS, name), 'utf8')
+  assert.ok(read('node.md').includes('`(payload, headers, deliveryInfo, message)`')) // as live/interface.test.js calls it
+  for (const row of ['appId: messageObject.appId', 'expiration: 10000']) assert.ok(read('posts.md').includes(row), row)
+})
+
 test('the outcomes are as their comments have them', NEEDS_WORKER, () => {
   const output = execFileSync(process.execPath, [path.join(EXAMPLES, 'outcomes.js')], { encoding: 'utf8' })
   assert.deepEqual(output.trim().split('\n').slice(1),

@@ -4,6 +4,8 @@
 const assert = require('node:assert/strict')
 const { describe, it } = require('node:test')
 
+const { Policy } = require('backhop')
+
 const { inside } = require('./internals')
 
 const { Copy, Publisher } = inside('adapters/publisher')
@@ -26,6 +28,7 @@ class Connection {
   isOpen = true
   isBlocked = false
   published = []
+  declared = []
   channels = 0
   takes = 0 // ms, to publish one
 
@@ -58,13 +61,25 @@ class Connection {
   }
 }
 
-function publishing () {
+const QUICK = new Policy({ initial: 20, jitter: 'none' }) // a back-off, in ms
+
+function publishing ({ isOwn = false } = {}) {
   const connection = new Connection()
   const emitted = []
-  const emitter = { emit: name => emitted.push(name), refused: () => emitted.push('refused') }
-  const declaring = { isDeclared: true, makesRungs: true, suggestion: '', invalidate () {} }
+  const emitter = {
+    emit (name, fieldsOf) {
+      emitted.push(name)
+      Object.defineProperty(emitted, 'last', { value: fieldsOf(), configurable: true })
+    },
+    refused: () => emitted.push('refused')
+  }
+  const declaring = {
+    isOwn, makesRungs: true, suggestion: '', forget () {}, restore: async () => { connection.declared.push('topology') }
+  }
   const random = count => Buffer.alloc(count)
-  const publisher = new Publisher(connection, { declaring, confirmTimeout: 30_000, random, emitter })
+  const publisher = new Publisher(connection, {
+    declaring, confirmTimeout: 30_000, backOff: QUICK, random, emitter
+  })
   return { connection, publisher, emitted }
 }
 
@@ -115,6 +130,26 @@ describe('a publisher', () => {
     assert.equal(connection.sent, 'abcabc')
     connection.listener.answered(2, false, true)
     assert.equal(publisher.pending, 1)
+    connection.end('the test is over')
+  })
+
+  it('opens a channel and declares again after the ledger\'s delays alone, and events have the deferrals', async () => {
+    const { connection, publisher, emitted } = publishing({ isOwn: true })
+    const open = connection.openConfirms
+    let tries = 0
+    connection.openConfirms = async listener => {
+      if (++tries < 3) throw new Error('no channel is left')
+      return open.call(connection, listener)
+    }
+    publisher.publish(Object.assign(copyOf('a'), { deferrals: 7 }))
+    await until(() => connection.sent === 'a')
+    assert.deepEqual([tries, connection.channels, emitted], [3, 1, ['unavailable', 'unavailable']])
+    connection.listener.returned('wait', 'key', 'a', '312 NO_ROUTE')
+    connection.listener.answered(1, false, true)
+    await until(() => connection.sent === 'aa')
+    assert.deepEqual(connection.declared, ['topology']) // before the copy was sent again
+    connection.listener.answered(2, false, true)
+    assert.equal(emitted.last.deferrals, 7)
     connection.end('the test is over')
   })
 

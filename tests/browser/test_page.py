@@ -159,6 +159,60 @@ class Operator(PageCase):
         page.get_by_text("is done").wait_for()
         self.assertEqual(len(drain(queue, 30)), 30)
 
+    def test_a_group_is_replayed_from_all_its_queues_and_all_are_stopped(self):
+        one, other = self.parked(30, "507 queue %d is full", "bad"), self.parked(40, "507 queue %d is full")
+        browser = self.open("--allow", "replay,drop", one, other)
+        page = browser.page
+        browser.look()
+        page.get_by_role("link", name="# queue # is full").click()
+        page.get_by_role("button", name="Drop from all 2 queues…").wait_for()
+        page.get_by_role("button", name="Replay from all 2 queues…").click()
+        page.get_by_label("Time at each rate of the ramp").fill("60s")
+        page.get_by_role("button", name="Count messages").click()
+        page.get_by_text(f"15 of 30 messages in {one}.parked will go to {one}.").wait_for()
+        page.get_by_text(f"40 of 40 messages in {other}.parked will go to {other}.").wait_for()
+        page.get_by_label("Type 55 to confirm").fill("55")
+        page.get_by_role("button", name="Replay 55 messages").click()
+        page.get_by_text(re.compile(r"^[1-9]\d* of 15 messages, . a second now")).wait_for()
+        page.get_by_text(re.compile(r"^[1-9]\d* of 40 messages, . a second now")).wait_for()
+        page.locator("#status", has_text="some held").wait_for()
+        page.get_by_role("button", name="Stop all 2 actions").click()
+        page.get_by_text("was stopped by you").nth(1).wait_for()
+        self.assertEqual(page.get_by_role("button", name="Stop all").count(), 0)
+        self.assertEqual(browser.errors, [])
+
+    def test_a_queue_of_a_group_that_changed_stops_no_other(self):
+        one, other = self.parked(2, "bad"), self.parked(3, "bad")
+        browser = self.open("--allow", "drop", one, other)
+        page = browser.page
+        browser.look()
+        page.get_by_role("link", name="bad").click()
+        browser.count("Drop from all 2 queues…")
+        page.get_by_label("Type 5 to confirm").fill("5")
+        last = page.locator("dialog p", has_text="will be saved").last.inner_text()
+        rig("park", other if other in last else one, 1, "bad")
+        page.get_by_role("button", name="Drop 5 messages").click()
+        page.get_by_text("messages are selected now").wait_for()
+        page.get_by_text("saved and dropped").wait_for()
+
+    def test_one_message_is_replayed_from_its_own_row(self):
+        queue = self.parked(3, "bad")
+        browser = self.open("--allow", "replay,drop", queue)
+        page = browser.page
+        browser.look()
+        page.get_by_role("link", name="bad").click()
+        page.get_by_role("button", name="Show messages").click()
+        page.locator("summary", has_text="m000001").click()
+        page.get_by_role("button", name="Drop it…").wait_for()
+        page.get_by_role("button", name="Replay it…").click()
+        page.get_by_role("button", name="Count messages").click()
+        page.get_by_text(re.compile(f"^1 of 3 messages in {queue}.parked will go to {queue}")).wait_for()
+        page.get_by_label("Type 1 to confirm").fill("1")
+        page.keyboard.press("Enter")
+        page.get_by_text("is done").wait_for()
+        self.assertEqual([line.split("\t")[0] for line in drain(queue, 1)], ["m000001"])
+        self.assertEqual(browser.errors, [])
+
     def test_a_saved_file_is_loaded_once_its_count_is_typed(self):
         queue = self.parked(3, "bad")
         browser = self.open("--allow", "replay,drop", queue)
@@ -269,6 +323,8 @@ class Operator(PageCase):
         page = browser.page
         browser.look()
         page.get_by_text("39 messages in 37 groups").wait_for()
+        page.get_by_text("without those that are held now").wait_for()
+        page.get_by_text("without those that are held now").wait_for(state="detached")
         page.get_by_role("link", name="# queue # is full").wait_for()
         rows = page.locator("tbody tr")
         self.assertEqual(rows.count(), 4)

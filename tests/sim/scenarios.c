@@ -656,6 +656,7 @@ START_TEST(a_handler_that_outlives_the_consumer_timeout_is_called_once)
 }
 END_TEST
 
+/* F4-4 */
 START_TEST(a_clock_that_jumps_changes_no_delay)
 {
     for (int hours = -2; hours <= 24; hours += 13) {

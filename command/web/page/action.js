@@ -21,7 +21,7 @@ function settings (action, request) {
   const stop = h('input', { type: 'number', min: 0, step: 1, value: request.stop_after ?? 3 })
   return {
     elements: [h('div', { class: 'grid' },
-      field('Number of messages, oldest first', limit),
+      field(`${request.queues.length > 1 ? 'Messages of each queue' : 'Number of messages'}, oldest first`, limit),
       field('Ramp, messages a second', ramp),
       field('Time at each rate of the ramp', step, 'for example 30s or 2m'),
       field('Messages a second after the ramp', rate, 'empty: the last rate of the ramp; without a ramp no limit'),
@@ -80,12 +80,29 @@ function consumersNote (state, queue) {
 
 const PROSPECTS = { load: loadProspect, drop: dropProspect, replay: replayProspect }
 
+const sum = list => list.reduce((one, other) => one + other, 0)
+
+// Begins an action for each queue. If the program refuses one, the error names the actions that have begun.
+async function begin (action, counted) {
+  const begun = []
+  for (const { body, number } of counted) {
+    try {
+      await post(action, { ...body, expect: number })
+    } catch (error) {
+      if (!begun.length) throw error
+      throw new Error(`${body.queue}: ${error.message}\nThe action of ${begun.join(', ')} has begun.`)
+    }
+    begun.push(body.queue)
+  }
+}
+
 // Begins once the count that was shown is typed. The program refuses if another number is selected by then.
-function confirm (app, action, body, found, place) {
-  const number = found[`to_${action}`]
-  set(place, h('p', {}, PROSPECTS[action](found)))
+// counted: { body, found, number } of each queue or file.
+function confirm (app, action, counted, place) {
+  const number = sum(counted.map(each => each.number))
+  set(place, counted.map(({ found }) => h('p', {}, PROSPECTS[action](found))))
   if (!number) return
-  if (action === 'replay') add(place, consumersNote(app.state, found.to))
+  if (action === 'replay') add(place, counted.map(each => each.number > 0 && consumersNote(app.state, each.found.to)))
   const typed = h('input', { inputmode: 'numeric', autocomplete: 'off', size: 10 })
   const kind = action === 'drop' ? 'danger' : 'main'
   const go = h('button', { type: 'submit', class: kind, disabled: true }, `${NAMES[action]} ${messages(number)}`)
@@ -100,7 +117,7 @@ function confirm (app, action, body, found, place) {
       event.preventDefault()
       go.disabled = true
       try {
-        await post(action, { ...body, expect: number })
+        await begin(action, counted.filter(each => each.number > 0))
         dialog.close()
         app.go('#/jobs')
       } catch (error) {
@@ -111,27 +128,39 @@ function confirm (app, action, body, found, place) {
   typed.focus()
 }
 
-function bodyOf (action, request, read) {
-  if (action === 'load') return { file: request.file, ...(request.skip && { skip: request.skip }) }
-  return { queue: request.queue, where: request.where || [], ...read() }
+// Returns the body of the call for each queue, or for the file.
+function bodiesOf (action, request, read) {
+  if (action === 'load') return [{ file: request.file, ...(request.skip && { skip: request.skip }) }]
+  return request.queues.map(queue => ({ queue, where: request.where || [], ...read() }))
 }
 
+function placeOf (action, { file, queues }) {
+  if (action === 'load') return bdi(file)
+  return queues.length > 1 ? `${queues.length} queues` : bdi(queues[0])
+}
+
+// request: { file, skip } of a load, else { queues, where, ... } as POST replay and POST drop have it.
 export function openAction (app, action, request) {
   const place = h('div', { 'aria-live': 'polite' })
   const own = settings(action, request)
   const check = async () => {
     set(place, lookProgress(app))
-    const body = bodyOf(action, request, own.read)
+    const counted = []
     try {
-      const { results } = await post(action, { ...body, dry_run: true })
-      confirm(app, action, body, results.at(-1), place)
+      for (const body of bodiesOf(action, request, own.read)) {
+        const { results } = await post(action, { ...body, dry_run: true })
+        const found = results.at(-1)
+        counted.push({ body, found, number: found[`to_${action}`] })
+      }
+      confirm(app, action, counted, place)
     } catch (error) {
       set(place, problem(error))
     }
   }
   set(dialog,
-    h('h2', { id: 'dialog-title' }, action === 'load' ? 'Load ' : `${NAMES[action]} from `,
-      bdi(action === 'load' ? request.file : request.queue)),
+    h('h2', { id: 'dialog-title' }, action === 'load' ? 'Load ' : `${NAMES[action]} from `, placeOf(action, request)),
+    request.queues?.length > 1 && h('p', {}, bdis(request.queues), '. ',
+      'Each queue has an action of its own', action === 'replay' && ', with these rates and limits', '.'),
     action !== 'load' && h('p', { class: 'muted small' },
       'Selection: ', request.where?.length ? h('code', {}, request.where.join(', ')) : 'all messages'),
     ...own.elements,

@@ -16,12 +16,15 @@ const SCREENS = [
   ['health', 'Health', health], ['policy', 'Policy', policy], ['history', 'History', history]
 ]
 
+const DEPTHS_MS = 3000 // the depths are this old at most: backhop top measures them every 2 s
+
 // Shared by all screens. If the program does not answer, the state is lost and keeps the last actions.
 // `listeners` are called with each new state, until the screen changes.
 const app = {
   session: null,
   state: { jobs: [], depths: null, problem: '' },
   groups: null,
+  heldUntil: 0, // until then the depths may lack messages that a look held
   listeners: [],
   go: hash => { location.hash = hash }
 }
@@ -59,13 +62,16 @@ function show () {
 function summary (state) {
   if (state.problem) return 'No live figures'
   if (!state.depths) return 'Connecting to the broker…'
-  const held = state.look || state.jobs.some(isRunning) ? ', some held' : ''
+  const held = state.isHeld ? ', some held' : ''
   return `${count(sumOf(state, 'parked'))} parked${held} · ${relative(state.time_ms - 1000)}`
 }
 
 function onState (state) {
+  const hasLooked = state.groups_number > (app.state.groups_number ?? Infinity)
+  if (state.look || hasLooked) app.heldUntil = state.time_ms + DEPTHS_MS
   app.state = { ...app.state, isLost: false, ...state }
-  status.textContent = summary(state)
+  app.state.isHeld = app.state.jobs.some(isRunning) || app.state.time_ms < app.heldUntil
+  status.textContent = summary(app.state)
   status.className = state.problem ? 'danger' : ''
   status.title = state.problem || ''
   drawTabs(place().screen[0])

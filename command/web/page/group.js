@@ -37,7 +37,7 @@ function pairs (title, list) {
   return [h('h3', {}, title), table(title, columns, list)]
 }
 
-function message (queue, each) {
+function message (app, queue, each) {
   const body = h('div')
   const show = async () => {
     const found = await post('message', { queue, id: `@${each.position}`, body_bytes: BODY_BYTES })
@@ -50,23 +50,39 @@ function message (queue, each) {
   const id = h('code', {}, each.id || '(no id)')
   return h('details', {},
     h('summary', {}, `@${each.position} `, id, ` · ${bytes(each.body_bytes)}`),
-    h('pre', {}, each.story.trim()), button('Show the body', show), body,
+    h('pre', {}, each.story.trim()),
+    h('div', { class: 'row' },
+      button('Show the body', show), each.id && openers(app, [queue], [`id=${each.id}`], ' it')),
+    body,
     pairs('Properties', Object.entries(each.properties)),
     pairs('Headers', each.headers.map(([key, , value]) => [key, value])))
 }
 
-function actions (app, where, each) {
-  const { may_replay: mayReplay, may_drop: mayDrop } = app.session
-  if (!mayReplay && !mayDrop) return h('span', { class: 'muted small' }, 'not allowed: backhop web needs --allow')
-  if (isBusy(app.state, each.queue)) return h('a', { href: '#/jobs' }, 'held by an action')
-  const opener = (text, kind, action) => h('button', {
+const isAllowed = ({ may_replay: mayReplay, may_drop: mayDrop }) => mayReplay || mayDrop
+
+// Returns the buttons that open the dialogs of a selection in these queues.
+function openers (app, queues, where, of = '') {
+  const opener = (name, kind, action) => h('button', {
     type: 'button',
     class: kind,
-    onclick: () => openAction(app, action, { queue: each.queue, where })
-  }, text)
-  return h('div', { class: 'row' },
-    mayReplay && opener('Replay…', 'main', 'replay'),
-    mayDrop && opener('Drop…', 'danger', 'drop'))
+    onclick: () => openAction(app, action, { queues, where })
+  }, `${name}${of}…`)
+  return isAllowed(app.session) && h('div', { class: 'row' },
+    app.session.may_replay && opener('Replay', 'main', 'replay'),
+    app.session.may_drop && opener('Drop', 'danger', 'drop'))
+}
+
+function actions (app, where, { queue }) {
+  if (!isAllowed(app.session)) return h('span', { class: 'muted small' }, 'not allowed: backhop web needs --allow')
+  if (isBusy(app.state, queue)) return h('a', { href: '#/jobs' }, 'held by an action')
+  return openers(app, [queue], where)
+}
+
+// Returns the buttons for all queues of a group; false: it has one queue, or an action holds one of them.
+function actionsOfAll (app, where, queues) {
+  const isFree = !queues.some(({ queue }) => isBusy(app.state, queue))
+  return queues.length > 1 && isFree &&
+    openers(app, queues.map(({ queue }) => queue), where, ` from all ${queues.length} queues`)
 }
 
 function consumersText (state, queue) {
@@ -79,10 +95,10 @@ function attemptsOf ({ least_attempts: least, most_attempts: most }) {
   return least === most ? `${attempts(most)} each.` : `${count(least)} to ${attempts(most)}.`
 }
 
-function summary (found) {
+function summary (found, sign = '') {
   const first = `${relative(found.first_failure_ms)} (${clock(found.first_failure_ms)})`
   const isKnown = found.reason !== reasonText(found.reason)
-  return h('p', {}, `${messages(found.count)}, reason: `, h('b', {}, bdi(reasonText(found.reason))),
+  return h('p', {}, `${sign}${messages(found.count)}, reason: `, h('b', {}, bdi(reasonText(found.reason))),
     found.reason && isKnown && ` (${found.reason})`,
     `. First failure ${first}, latest ${relative(found.last_first_failure_ms)}. `, attemptsOf(found))
 }
@@ -165,7 +181,7 @@ export default async function group (app, main, query) {
       const { results } = await post('samples', { queue, where, limit: 10 })
       set(samples, h('h3', {}, `The first ${messages(results.length)} of this group in `, bdi(queue)),
         results.length
-          ? results.map(each => message(queue, each))
+          ? results.map(each => message(app, queue, each))
           : h('p', {}, 'They are no longer there. Read the parked messages again on the first screen.'))
     } catch (error) {
       set(samples)
@@ -174,7 +190,9 @@ export default async function group (app, main, query) {
   }
   const queues = h('div')
   const isCut = query.get('class') && app.groups.groups.some(each => each.rest)
-  add(main, summary(found), partly(app.groups).length > 0 && partNote(), isCut && classNote(),
+  const isPart = partly(app.groups).length > 0
+  const sign = isPart || isCut ? '≥ ' : ''
+  add(main, summary(found, sign), isPart && partNote(), isCut && classNote(),
     classPart(app.groups.groups, found),
     chart(found.over_time), queues, samples)
   let drawn = ''
@@ -185,10 +203,10 @@ export default async function group (app, main, query) {
     drawn = key
     redraw(queues, table('Queues of this group', [
       ['Queue', each => each.queue],
-      ['Messages', each => count(each.count), 'number'],
+      ['Messages', each => sign + count(each.count), 'number'],
       ['Consumers of the work queue', each => consumersText(state, each.queue), 'number'],
       ['First messages', each => button('Show messages', load(each.queue))],
       ['Actions', each => actions(app, where, each)]
-    ], found.queues))
+    ], found.queues), actionsOfAll(app, where, found.queues))
   })
 }

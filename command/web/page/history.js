@@ -41,7 +41,7 @@ function hasRest (app, each) {
 // Returns what a replay needs to go on, with the rest of its limit.
 function restOf ({ queue, where, ramp, rate, stop_after: stopAfter, limit, replayed }) {
   const rest = limit ? { limit: Math.max(1, limit - (replayed || 0)) } : {}
-  return { queue, where, ramp, rate, stop_after: stopAfter, ...rest }
+  return { queues: [queue], where, ramp, rate, stop_after: stopAfter, ...rest }
 }
 
 function selection (each) {

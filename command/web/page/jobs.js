@@ -80,10 +80,10 @@ function result (job) {
 // Opens the dialog with the selection again, and the rest of a limit.
 function goOn (app, job) {
   if (job.action === 'load') return openLoad(app, job.file)
-  const { expect, ...request } = job.request
+  const { expect, queue, ...request } = job.request
   const done = job.result?.replayed ?? job.progress?.replayed ?? 0
   if (request.limit) request.limit = Math.max(1, request.limit - done)
-  openAction(app, job.action, request)
+  openAction(app, job.action, { ...request, queues: [queue] })
 }
 
 // Returns what to do before the rest is replayed, if messages were parked again.
@@ -101,6 +101,13 @@ function buttons (app, job) {
   if (isRunning(job)) return button(job.state === 'stopping' ? 'Stopping…' : 'Stop', stop, 'danger')
   const kind = job.result?.parked_again ? '' : 'main'
   return canGoOn(app, job) && button('Go on with the rest…', () => goOn(app, job), kind)
+}
+
+// Returns a button that stops all actions; false: fewer than two run.
+function stopAll ({ jobs }) {
+  const running = jobs.filter(isRunning)
+  const stop = () => Promise.all(running.map(({ job }) => post('stop', { job })))
+  return running.length > 1 && button(`Stop all ${running.length} actions`, stop, 'danger')
 }
 
 // Shows an action. If the program does not answer, the card is grey and has no buttons.
@@ -136,7 +143,7 @@ export default function jobs (app, main) {
     const key = JSON.stringify([state.jobs, state.isLost && state.problem, Boolean(state.time_ms)])
     if (key === drawn) return
     drawn = key
-    redraw(place, state.isLost && lost(state), state.jobs.map(job => card(app, job)),
+    redraw(place, state.isLost ? lost(state) : stopAll(state), state.jobs.map(job => card(app, job)),
       !state.isLost && !state.jobs.length && (state.time_ms ? noAction() : 'Connecting…'))
   })
 }

@@ -35,7 +35,8 @@ function facts (state) {
     .map(each => each.queue)
   const some = bdis([...idle.slice(0, MOST_NAMES), ...(idle.length > MOST_NAMES ? ['…'] : [])])
   return [
-    fact('Parked', parked, parked ? 'danger' : 'good'),
+    fact('Parked', parked, parked || state.isHeld ? 'danger' : 'good',
+      state.isHeld && 'without those that are held now'),
     fact('Waiting for a retry', sumOf(state, 'waiting')),
     fact('Ready in work queues', sumOf(state, 'work')),
     unroutable > 0 && fact('Unroutable', unroutable, 'danger'),

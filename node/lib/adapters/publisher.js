@@ -38,12 +38,11 @@ const RANDOM_BYTES = 8 // of a ledger
 
 const {
   BH_STEP_REST: REST, BH_STEP_EMIT: TELL, BH_STEP_ACK: ACK, BH_STEP_NACK: NACK, BH_STEP_REJECT: REJECT,
-  BH_STEP_GIVE_BACK: GIVE_BACK, BH_STEP_DECLARE: DECLARE, BH_STEP_PUBLISH: PUBLISH
+  BH_STEP_GIVE_BACK: GIVE_BACK, BH_STEP_OPEN: OPEN, BH_STEP_DECLARE: DECLARE, BH_STEP_PUBLISH: PUBLISH
 } = c
 const [ENTRY, CHANNEL, TAG, EVENT, STATUS, DELAY, COUNT, DUE] = [0, 1, 2, 3, 4, 5, 6, 7] // of a step
 const NAMES = Array.from({ length: c.BH_EVENT_LAST }, (_, kind) => c.bh_event_name(kind))
 const SAFE = new Set(['retried', 'deferred', 'parked', 'replayed'])
-const IN_FLIGHT = new Set([c.BH_STATE_SENT, c.BH_STATE_CONFIRMED])
 const SETTLES = new Map([[ACK, 'ack'], [NACK, 'reject'], [REJECT, 'return'], [GIVE_BACK, 'back']])
 
 /**
@@ -58,6 +57,7 @@ class Copy {
   constructor ({ plan, id = '', properties, content, original, failure, replayed }) {
     this.action = plan.action
     this.attempts = plan.attempts
+    this.deferrals = plan.deferrals
     this.delay = plan.delay
     this.reason = plan.reason
     this.rung = plan.rung // ms; the rung to declare before the publish, 0: none
@@ -77,7 +77,6 @@ class Copy {
 class Publisher {
   #connection
   #declaring
-  #backOff
   #emitter
   #isConsuming // whether the retrier has a consumer of its own
   #held // returns the handler that blocked the event loop for longer than the heartbeat: { id, duration }
@@ -89,9 +88,7 @@ class Publisher {
   #channel // the one that publishes
   #number // of this channel in the ledger
   #isClosing = false // the channel accepts no more copies
-  #isSettingUp = false
-  #failures = 0 // of setting up
-  #delay = 0 // ms, the last one
+  #cause // the error of the last attempt to open a channel, or to declare the topology again
   #isExecuting = false
   #isDue = false // steps are executed in the next turn of the event loop
   #timer
@@ -106,12 +103,12 @@ class Publisher {
   }) {
     this.#connection = connection
     this.#declaring = declaring
-    this.#backOff = backOff
     this.#emitter = emitter
     this.#isConsuming = isConsuming
     this.#held = held
     this.#ledger = made(c.bh_ledger_new(backOff[NATIVE], random(RANDOM_BYTES)))
     check(this.#ledger.set_confirm_timeout_ms(confirmTimeout))
+    this.#ledger.set_restores(Number(declaring.isOwn))
     this.#ledger.block(Number(connection.isBlocked), now())
     connection.watch(this)
   }
@@ -157,6 +154,13 @@ class Publisher {
     const { number } = this.#keep(original)
     this.#ledger.give_back(counted(this.#ledger.arrive(number, original.tag)))
     this.#executeSoon()
+  }
+
+  /** Records that the topology was declared. */
+  declared () {
+    this.#ledger.set_restores(Number(this.#declaring.isOwn))
+    this.#ledger.rung(0, 0, now())
+    this.#executeSteps()
   }
 
   /** Closes the channel that publishes, unless a copy needs it. A later copy opens another one. */
@@ -229,34 +233,16 @@ class Publisher {
   }
 
   /**
-   * Forgets the deliveries of closed channels, as the broker delivers them again. A copy in flight is
-   * waited for: if the broker confirms it, the next delivery of its original needs no call.
+   * Reports the closed channels, since the broker delivers their messages again. The ledger ends each
+   * copy by an event: a copy in flight if the broker has confirmed it.
    */
-  #forgetClosed () {
+  #loseClosed () {
     for (const { number, original } of this.#numbers.values()) {
-      if (original.isOpen || this.#isAwaited(original.channel)) continue
+      if (original.isOpen) continue
       this.#channels.delete(original.channel)
       this.#numbers.delete(number)
-      this.#ledger.close_channel(number)
+      this.#ledger.lose_channel(number)
     }
-  }
-
-  /** Forgets the copies of a closed channel that are not in flight. Returns whether there are others. */
-  #isAwaited (channel) {
-    let isAwaited = false
-    for (const [entry, copy] of this.#copies) {
-      const { original, replayed } = copy
-      if (original.channel !== channel) continue
-      if (!replayed && IN_FLIGHT.has(this.#ledger.state(entry))) {
-        isAwaited = true
-        continue
-      }
-      this.#copies.delete(entry)
-      this.#giveBack(entry)
-      replayed?.(new ConnectionFailedError('the channel of the parked message was closed'))
-      earlier.end(original, 'none')
-    }
-    return isAwaited
   }
 
   // --- Steps -------------------------------------------------------------------------------------
@@ -274,13 +260,12 @@ class Publisher {
   #executeSteps = () => {
     if (this.#isExecuting || !this.#connection.isOpen) return
     this.#isExecuting = true
-    this.#forgetClosed()
+    this.#loseClosed()
     try {
       for (let step; (step = this.#next()) !== REST;) this.#execute(step)
     } finally {
       this.#isExecuting = false
     }
-    if (!this.#isReady) this.#setUp()
     this.#setTimer(this.#step[DUE])
     this.#settled()
   }
@@ -291,12 +276,7 @@ class Publisher {
   }
 
   #mayPublish (time) {
-    return this.#isReady && !this.#isSettingUp && !this.#isClosing && this.#copies.size > 0 && this.#hasTime(time)
-  }
-
-  /** True if the channel is open, and the topology is declared as far as is known. */
-  get #isReady () {
-    return this.#channel !== undefined && this.#declaring.isDeclared
+    return !this.#isClosing && this.#copies.size > 0 && this.#hasTime(time)
   }
 
   /**
@@ -331,7 +311,8 @@ class Publisher {
     switch (kind) {
       case TELL: this.#emit(step[ENTRY], step[EVENT]); break
       case PUBLISH: this.#send(step[ENTRY]); break
-      case DECLARE: this.#declareRung(step[DELAY]); break
+      case OPEN: this.#open(); break
+      case DECLARE: this.#declare(step[DELAY]); break
       default: this.#settleOriginal(SETTLES.get(kind), this.#numbers.get(step[CHANNEL]), step[TAG])
     }
   }
@@ -387,14 +368,17 @@ class Publisher {
     if (!this.#ledger.abandon(entry, now())) this.#ledger.give_back(entry)
   }
 
-  async #declareRung (rung) {
+  /** Declares a rung, by its delay in ms; 0: the topology. */
+  async #declare (rung) {
+    let status = 0
     try {
-      await this.#declaring.makeRung(this.#connection, rung)
-      this.#ledger.rung(rung, 0, now())
+      await (rung ? this.#declaring.makeRung(this.#connection, rung) : this.#declaring.restore(this.#connection))
     } catch (error) {
-      this.#why = error.message
-      this.#ledger.rung(rung, error.status ?? PublishError.status, now())
+      status = error.status ?? PublishError.status
+      if (rung) this.#why = error.message
+      else this.#cause = error
     }
+    this.#ledger.rung(rung, status, now())
     this.#executeSteps()
   }
 
@@ -405,8 +389,19 @@ class Publisher {
       this.#emitUnconfirmed(this.#step[COUNT])
       return
     }
+    if (event === c.BH_EVENT_UNAVAILABLE) {
+      this.#endReplays(replayError(PublishError.status, this.#cause.message))
+      this.#emitUnavailable({ error: this.#cause, delay: this.#step[DELAY], count: this.#step[COUNT] })
+      return
+    }
     const copy = this.#copies.get(entry)
     if (!copy) return // its replay has ended
+    if (event === c.BH_EVENT_STALE) {
+      this.#copies.delete(entry)
+      copy.replayed?.(new ConnectionFailedError('the channel of the parked message was closed'))
+      earlier.end(copy.original, 'none')
+      return
+    }
     const name = NAMES[event]
     if (SAFE.has(name)) {
       this.#copies.delete(entry)
@@ -427,10 +422,10 @@ class Publisher {
       return
     }
     this.#emitter.emit(name, () => {
-      const { id, attempts, delay, reason, sent, failure } = copy
+      const { id, attempts, deferrals, delay, reason, sent, failure } = copy
       const { error, errorClass, errorText, trace } = failure ?? {}
       const duration = sent ? performance.now() - sent : undefined
-      return { id, attempts, delay, reason, duration, error, errorClass, errorText, trace }
+      return { id, attempts, deferrals, delay, reason, duration, error, errorClass, errorText, trace }
     })
   }
 
@@ -438,7 +433,7 @@ class Publisher {
     const { id, attempts, exchange, routingKey, replayed } = copy
     const text = this.#text(exchange, routingKey, this.#why, this.#declaring.suggestion)
     if (replayed) {
-      this.#endReplay(entry, copy, errorOf(status, text))
+      this.#endReplay(entry, copy, name === 'refused' ? errorOf(status, text) : new PublishError(text))
       return
     }
     this.#emitter.emit(name, () => ({ id, attempts, delay, text, error: errorOf(status, text) }))
@@ -463,41 +458,23 @@ class Publisher {
 
   // --- The channel that publishes ----------------------------------------------------------------
 
-  /**
-   * If copies wait, declares the topology again, if it was lost, and opens a channel to publish on.
-   */
-  async #setUp () {
-    if (this.#isSettingUp || !this.#ledger.copies()) return
-    this.#isSettingUp = true
-    try {
-      if (!this.#declaring.isDeclared) await this.#declaring.restore(this.#connection)
-      if (!this.#channel) await this.#open()
-      this.#failures = this.#delay = 0
-    } catch (error) {
-      if (!this.#connection.isOpen) return
-      this.#endReplays(replayError(PublishError.status, error.message))
-      const previous = this.#delay
-      const delay = this.#backOff.delay(++this.#failures, { previous, random: Math.random() })
-      this.#delay = delay
-      this.#emitUnavailable({ error, delay })
-      await new Promise(resolve => setTimeout(resolve, Math.min(delay, LONGEST_TIMER)).unref())
-    } finally {
-      this.#isSettingUp = false
-    }
-    this.#executeSteps()
-  }
-
   async #open () {
     let number
     const isThis = () => number !== undefined && number === this.#number
-    const channel = await this.#connection.openConfirms({
-      answered: (tag, multiple, isAck) => isThis() && this.#answered(tag, multiple, isAck),
-      returned: (...returned) => isThis() && this.#returned(...returned),
-      closed: reason => isThis() && this.#closed(reason)
-    })
-    if (!channel.isOpen) throw new ChannelClosedError('the channel was closed')
-    this.#number = number = counted(this.#ledger.open_publisher())
-    this.#channel = channel
+    try {
+      const channel = await this.#connection.openConfirms({
+        answered: (tag, multiple, isAck) => isThis() && this.#answered(tag, multiple, isAck),
+        returned: (...returned) => isThis() && this.#returned(...returned),
+        closed: reason => isThis() && this.#closed(reason)
+      })
+      if (!channel.isOpen) throw new ChannelClosedError('the channel was closed')
+      this.#number = number = counted(this.#ledger.open_publisher())
+      this.#channel = channel
+    } catch (error) {
+      this.#cause = error
+      this.#ledger.publisher_failed(error.status ?? ChannelClosedError.status, now())
+    }
+    this.#executeSteps()
   }
 
   #answered (tag, multiple, isAck) {
@@ -507,7 +484,7 @@ class Publisher {
 
   #returned (exchange, routingKey, id, why) {
     this.#why = why
-    this.#invalidate()
+    this.#declaring.forget(this.#connection)
     c.bh_ledger_return(this.#ledger, this.#number, id, exchange, routingKey)
   }
 
@@ -518,16 +495,10 @@ class Publisher {
     if (this.#ledger.close_publisher(this.#number, ending, now())) {
       this.#emitUnavailable({ error: new ChannelClosedError(text), count })
     }
-    if (ending === c.BH_ENDING_MISSING) this.#invalidate()
+    if (ending === c.BH_ENDING_MISSING) this.#declaring.forget(this.#connection)
     this.#channel = this.#number = undefined
     this.#isClosing = false
     this.#executeSteps()
-  }
-
-  /** Records that exchanges, queues or bindings may be missing. */
-  #invalidate () {
-    this.#declaring.invalidate(this.#connection)
-    this.#ledger.forget_rungs()
   }
 }
 

@@ -98,8 +98,9 @@ export abstract class BaseRetrier {
    *
    * @param most highest number of messages; default: all that are there when the replay begins
    * @returns the number of messages that were moved
-   * @throws {@link PublishError} if a message could not be published; it stays parked
-   * @throws {@link MissingError} if there is no parked queue, or the topology was never declared
+   * @throws {@link PublishError} if a message could not be published, or the topology was never declared; the
+   *   message stays parked
+   * @throws {@link MissingError} if there is no parked queue
    * @throws {@link FrameError}, {@link ContentError} or {@link ChannelClosedError} if the broker
    *   refused a message because of its content. It stays parked; the messages behind it were moved
    */

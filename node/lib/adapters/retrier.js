@@ -136,6 +136,7 @@ class BaseRetrier {
 
   async declare (channel) {
     await this.#declaring.begin(await this._connection(channel))
+    for (const publisher of this.#publishers.values()) publisher.declared()
   }
 
   async verify (channel) {

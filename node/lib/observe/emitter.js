@@ -201,8 +201,8 @@ class Emitter {
    * level.
    */
   #fill (kind, {
-    history, redelivered = false, now = 0, id = '', attempts = 0, delay = 0, count = 0, reason = '',
-    errorClass = '', errorText = '', text = '', cause = '', duration = -1, connection = '', error,
+    history, redelivered = false, now = 0, id = '', attempts = 0, deferrals = 0, delay = 0, count = 0,
+    reason = '', errorClass = '', errorText = '', text = '', cause = '', duration = -1, connection = '', error,
     status = !errorClass && error instanceof BackhopError ? error.status : 0
   }, counts) {
     const native = this.#native
@@ -213,7 +213,7 @@ class Emitter {
     }
     return counted(native.fill(
       kind, queue, id, attempts, delay, count, reason, errorClass, errorText, text, cause, us, status, connection,
-      counts
+      deferrals, counts
     ))
   }
 

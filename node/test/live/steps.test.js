@@ -40,7 +40,7 @@ const ERRORS = {
   connection: 'ConnectionFailedError',
   missing: 'MissingError',
   publish: 'PublishError',
-  unpublished: 'MissingError'
+  unpublished: 'PublishError'
 }
 const LOOK_MS = 60_000 // BH_LOOK_MS
 
@@ -105,7 +105,7 @@ function fieldsOf (message) {
 }
 
 /** Returns what steps compare of an event. */
-function valuesOf (event, kind) {
+function valuesOf (event) {
   return {
     ...event,
     error_class: event.errorClass,
@@ -116,7 +116,7 @@ function valuesOf (event, kind) {
     is_error: event.error instanceof Error,
     has_duration: event.duration !== undefined,
     has_lateness: event.lateness >= 0,
-    has_deferrals: kind !== 'worker' || event.deferrals > 0 // the adapters do not set it
+    has_deferrals: event.deferrals > 0
   }
 }
 
@@ -357,7 +357,7 @@ class Play {
   async event (name, { times = 1, text = '', not_text: not = '\0', error, ...fields }) {
     const began = performance.now()
     const fits = event => {
-      const values = valuesOf(event, this.kind)
+      const values = valuesOf(event)
       return Object.entries(fields).every(([field, value]) => values[field] === value) && (!error || event.error?.name === ERRORS[error]) &&
         event.text.includes(text) && !event.text.includes(not)
     }
