@@ -652,7 +652,7 @@ START_TEST(test_a_breaker_allocates_nothing_after_it_was_made)
 END_TEST
 
 /* A relay, and a copy of it as the worker's; its decisions on a dead letter of its queue and on a stray one. */
-static bh_relay *relay, *relay_copy;
+static bh__relay *relay, *relay_copy;
 
 static void fill_dead_letter(decision *self, const char *queue)
 {
@@ -669,12 +669,12 @@ static void fill_dead_letter(decision *self, const char *queue)
 
 static void relay_one(decision *self, const char *queue)
 {
-    bh_dead_letter letter;
+    bh__dead_letter letter;
     fill_dead_letter(self, queue);
-    TRY(self, BH_OK, bh_relay_read(relay_copy, self->delivery, self->history, &letter));
+    TRY(self, BH_OK, bh__relay_read(relay_copy, self->delivery, self->history, &letter));
     TRY(self, BH_OK,
-        bh_relay_plan(relay_copy, self->plan, self->delivery, self->history, 1, INT64_C(1700000100000),
-                      random_argument()));
+        bh__relay_plan(relay_copy, self->plan, self->delivery, self->history, 1, INT64_C(1700000100000),
+                       random_argument()));
     if (!bh__same(letter.queue, bh_str(strcmp(queue, "stray") == 0 ? "" : queue)))
         self->different++;
 }
@@ -684,12 +684,12 @@ static void play_relay(decision *self)
     TRY(self, BH_OK, bh_delivery_new(&self->delivery));
     TRY(self, BH_OK, bh_history_new(&self->history));
     TRY(self, BH_OK, bh_plan_new(&self->plan));
-    TRY(self, BH_OK, bh_relay_new(&relay));
-    TRY(self, BH_OK, bh_relay_set_namespace(relay, bh_str("mine")));
-    TRY(self, BH_OK, bh_relay_add_queue(relay, bh_str("email"), NULL));
-    TRY(self, BH_OK, bh_relay_add_queue(relay, bh_str("webhook.*"), NULL));
-    TRY(self, BH_OK, bh_relay_build(relay));
-    bh_bytes line = bh_relay_policy_line(relay, BH_QUEUE_QUORUM, bh_str("it's"));
+    TRY(self, BH_OK, bh__relay_new(&relay));
+    TRY(self, BH_OK, bh__relay_set_namespace(relay, bh_str("mine")));
+    TRY(self, BH_OK, bh__relay_add_queue(relay, bh_str("email"), NULL));
+    TRY(self, BH_OK, bh__relay_add_queue(relay, bh_str("webhook.*"), NULL));
+    TRY(self, BH_OK, bh__relay_build(relay));
+    bh_bytes line = bh__relay_policy_line(relay, BH_QUEUE_QUORUM, bh_str("it's"));
     if (line.size != 0 && line.data[line.size - 1] != '\'')
         self->different++; /* part of a command */
     TRY(self, BH_OK, bh__relay_copy(&relay_copy, relay));
@@ -700,8 +700,8 @@ static void play_relay(decision *self)
 
 static void drop_relay(decision *self)
 {
-    bh_relay_free(relay);
-    bh_relay_free(relay_copy);
+    bh__relay_free(relay);
+    bh__relay_free(relay_copy);
     free_all(self);
 }
 

@@ -4,12 +4,11 @@
 #include "client.h"
 #include "network.h"
 #include "schedule.h"
+#include "worker/interface/relay.h"
 #include "worker/wire/schedule.h"
 
 #include <backhop/adapter/delivery.h>
 #include <backhop/adapter/history.h>
-#include <backhop/adapter/relay.h>
-#include <backhop/worker.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,7 +59,7 @@ static struct {
     client *client;
     bh_policy *policy;
     bh_topology *topologies[MOST_QUEUES];
-    bh_relay *relay;
+    bh__relay *relay;
     bh_breaker *breaker;
     bh_breakers *breakers;
     player players[MOST_WORKERS];
@@ -546,11 +545,11 @@ static void make_topology(int queue)
 /* The work queue of a relay is its consumer's, and an operator gave it the dead letter exchange. */
 static void make_relay(void)
 {
-    ENSURE(bh_relay_new(&it.relay) == BH_OK);
-    bh_relay_set_queue_type(it.relay, BH_QUEUE_QUORUM);
-    ENSURE(bh_relay_add_queue(it.relay, bh_str(queue_names[0]), it.policy) == BH_OK);
-    if (bh_relay_build(it.relay) != BH_OK)
-        fail("the relay: %s", bh_relay_error(it.relay).data);
+    ENSURE(bh__relay_new(&it.relay) == BH_OK);
+    bh__relay_set_queue_type(it.relay, BH_QUEUE_QUORUM);
+    ENSURE(bh__relay_add_queue(it.relay, bh_str(queue_names[0]), it.policy) == BH_OK);
+    if (bh__relay_build(it.relay) != BH_OK)
+        fail("the relay: %s", bh__relay_error(it.relay).data);
     network_control(NULL, 0,
                     "policy / rejected ^orders$ queues 1 '{\"dead-letter-exchange\": \"backhop.rejected\", "
                     "\"dead-letter-strategy\": \"at-least-once\", \"overflow\": \"reject-publish\"}'");
@@ -563,7 +562,7 @@ static void start_worker(player *self)
     char uri[64];
     snprintf(uri, sizeof uri, "amqp://guest:guest@model/?heartbeat=%d", of->heartbeat_s);
     self->queue = (int)(self - it.players) % queue_count();
-    ENSURE((it.relay ? bh_worker_new_relay(&self->worker, it.relay)
+    ENSURE((it.relay ? bh__worker_new_relay(&self->worker, it.relay)
                      : bh_worker_new(&self->worker, it.policy, it.topologies[self->queue])) == BH_OK);
     for (int kind = 0; kind < BH_EVENT_LAST; kind++)
         ENSURE(bh_worker_set_event(self->worker, (bh_event_kind)kind, 1) == BH_OK);
@@ -1007,7 +1006,7 @@ static void tear_down(void)
     model_free(it.broker);
     bh_breaker_free(it.breaker);
     bh_breakers_free(it.breakers);
-    bh_relay_free(it.relay);
+    bh__relay_free(it.relay);
     for (int i = 0; i < MOST_QUEUES; i++)
         bh_topology_free(it.topologies[i]);
     bh_policy_free(it.policy);
