@@ -47,8 +47,7 @@ RSpec.describe "The bindings", if: File.directory?(HEADERS) do
       verb = function.delete_prefix("bh_").split("_", 2).last
       verb == "free" || text.match?(/\b(#{function}|(native|taken|made|all|worker|metrics|log)\.#{verb})\b/)
     end
-    expect(unused).to contain_exactly("bh_plan_adopt", "bh_worker_attempt", "bh_event_field_is_string",
-                                      "bh_topology_permission", # 'backhop topology permissions' prints it
+    expect(unused).to contain_exactly("bh_worker_attempt", "bh_event_field_is_string",
                                       "bh_event_is_of_each", "bh_event_set_history", # which fill_message calls
                                       "bh_log_omitted_line",
                                       "bh_plan_copy_properties") # Bunny encodes its publishes

@@ -4,6 +4,7 @@
  */
 #include "events/internal.h"
 #include "history/internal.h"
+#include "plan/internal.h"
 #include "policy/internal.h"
 #include "relay/internal.h"
 #include "topology/internal.h"
@@ -226,8 +227,8 @@ static void decide(decision *self, bh_strategy strategy, long failing)
                       random_argument()));
     if (strategy != BH_STRATEGY_REJECT && strategy != BH_STRATEGY_NATIVE)
         TRY(self, BH_OK,
-            bh_plan_adopt(self->plan, self->delivery, self->history, self->policy, self->topology,
-                          INT64_C(1700000100000), random_argument()));
+            bh__plan_adopt(self->plan, self->delivery, self->history, self->policy, self->topology,
+                           INT64_C(1700000100000), random_argument()));
     make_plan(self, BH_OUTCOME_FAILED, "507 queue is full");
 }
 

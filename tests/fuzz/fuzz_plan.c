@@ -5,6 +5,7 @@
 #include "../topologies.h"
 #include "fuzz.h"
 #include "../reading.h"
+#include "plan/internal.h"
 #include "relay/relay.h"
 
 #include <backhop/adapter.h>
@@ -643,7 +644,7 @@ static void check_adopt(bh_plan *plan, const bh_delivery *d, const bh_history *h
                         const bh_topology *t, int64_t now_ms, bh_bytes random_argument)
 {
     int copies = bh_topology_strategy(t) != BH_STRATEGY_REJECT && bh_topology_strategy(t) != BH_STRATEGY_NATIVE;
-    bh_status status = bh_plan_adopt(plan, d, h, policy, t, now_ms, random_argument);
+    bh_status status = bh__plan_adopt(plan, d, h, policy, t, now_ms, random_argument);
     CHECK(copies ? status == BH_OK || status == BH_ERR_FRAME : status == BH_ERR_STRATEGY);
     if (status != BH_OK)
         return;
