@@ -17,7 +17,6 @@ NOUNS = (
     "history",
     "policy",
     "breaker",
-    "breakers",
     "flow",
     "subscription",
     "calls",

@@ -6,7 +6,7 @@ HEADERS = File.expand_path("../../core/include/backhop", __dir__)
 
 # Every function of the core's headers is in bindings/.
 RSpec.describe "The bindings", if: File.directory?(HEADERS) do
-  nouns = %w[delivery history policy breaker breakers flow subscription calls plan topology declared declaring
+  nouns = %w[delivery history policy breaker flow subscription calls plan topology declared declaring
              ledger message worker event log metrics health]
   # add_work_queue_int and push_int call the first two; the last one blocks, and calls back.
   left_out = %w[bh_delivery_push bh_topology_add_work_queue_argument bh_worker_run]

@@ -550,7 +550,7 @@ START_TEST(test_a_ledger_allocates_nothing_where_no_more_is_in_hand_than_before)
 END_TEST
 
 static bh_breaker *breaker;
-static bh_breakers *breakers;
+static bh_breaker *breakers;
 
 static void play_breakers(decision *self)
 {
@@ -558,14 +558,15 @@ static void play_breakers(decision *self)
     bh_permit permit = {0, 0, 0};
     bh_breaker_defaults(&settings);
     TRY(self, BH_OK, bh_breaker_new(&breaker, &settings, (bh_bytes){random_bytes, BH_BREAKER_RANDOM_BYTES}));
-    TRY(self, BH_OK, bh_breakers_new(&breakers, &settings, (bh_bytes){random_bytes, BH_BREAKER_RANDOM_BYTES}));
-    TRY(self, BH_OK, bh_breakers_permit(breakers, bh_str("a.example"), 0, &permit));
+    settings.by_key = 1;
+    TRY(self, BH_OK, bh_breaker_new(&breakers, &settings, (bh_bytes){random_bytes, BH_BREAKER_RANDOM_BYTES}));
+    TRY(self, BH_OK, bh_breaker_permit(breakers, bh_str("a.example"), 0, &permit));
     self->different += permit.generation == 0;
 }
 
 static void drop_breakers(decision *self)
 {
-    bh_breakers_free(breakers);
+    bh_breaker_free(breakers);
     bh_breaker_free(breaker);
     free_all(self);
 }
@@ -625,10 +626,10 @@ static void use_breaker(int64_t now_ms)
 {
     bh_permit permits[40];
     for (int64_t i = 0; i < 40; i++)
-        bh_breaker_permit(breaker, now_ms + i * 3000, &permits[i]);
+        bh_breaker_permit(breaker, bh_str(""), now_ms + i * 3000, &permits[i]);
     for (int64_t i = 0; i < 40; i++) {
         bh_call call = {.kind = i % 3 ? BH_CALL_FAILURE : BH_CALL_SUCCESS, .error_class = bh_str("TimeoutError")};
-        bh_breaker_record(breaker, &permits[i], &call, now_ms + 120000);
+        bh_breaker_record(breaker, bh_str(""), &permits[i], &call, now_ms + 120000);
     }
 }
 
@@ -641,7 +642,7 @@ START_TEST(test_a_breaker_allocates_nothing_after_it_was_made)
     int64_t generation = 0;
     for (int64_t now_ms = 0; now_ms < 1000000; now_ms += 130000) {
         use_breaker(now_ms);
-        bh_breaker_read(breaker, now_ms, &view);
+        bh_breaker_read(breaker, bh_str(""), now_ms, &view);
         generation = view.generation;
     }
     long count = allocations_count();

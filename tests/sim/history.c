@@ -61,7 +61,7 @@ static struct {
     bh_topology *topologies[MOST_QUEUES];
     bh__relay *relay;
     bh_breaker *breaker;
-    bh_breakers *breakers;
+    bh_breaker *breakers;
     player players[MOST_WORKERS];
     int is_over;
     int is_calm; /* all faults have ended: handlers succeed */
@@ -248,7 +248,7 @@ static void count_calm_success(void)
     bh_breaker_view view;
     if (!it.breaker)
         return;
-    bh_breaker_read(it.breaker, schedule_now_ms(), &view);
+    bh_breaker_read(it.breaker, bh_str(""), schedule_now_ms(), &view);
     it.calm_successes = view.state == BH_BREAKER_CLOSED ? 0 : it.calm_successes + 1;
 }
 
@@ -308,7 +308,7 @@ static bh_bytes key_of(const account *message)
 /* Returns 1 if the breaker of the message's key grants a call. */
 static int get_permit(const account *message, bh_permit *out)
 {
-    ENSURE(bh_breakers_permit(it.breakers, key_of(message), schedule_now_ms(), out) == BH_OK);
+    ENSURE(bh_breaker_permit(it.breakers, key_of(message), schedule_now_ms(), out) == BH_OK);
     return out->generation != 0;
 }
 
@@ -318,7 +318,7 @@ static void record_call(const account *message, const bh_permit *permit, const c
                     .duration_ms = script->duration_ms,
                     .retry_after_ms = script->retry_after_ms,
                     .whole_queue = script->whole_queue};
-    bh_breakers_record(it.breakers, key_of(message), permit, &call, schedule_now_ms());
+    bh_breaker_record(it.breakers, key_of(message), permit, &call, schedule_now_ms());
 }
 
 /* Lets a message wait until the breaker of its key may grant a call. */
@@ -896,7 +896,7 @@ static void check_breaker(void)
     bh_breaker_view view;
     if (!it.breaker || it.calm_successes <= it.of->breaker->probe_successes)
         return;
-    bh_breaker_read(it.breaker, schedule_now_ms(), &view);
+    bh_breaker_read(it.breaker, bh_str(""), schedule_now_ms(), &view);
     if (view.state != BH_BREAKER_CLOSED)
         fail("the breaker is not closed after %d successes: %s", it.calm_successes, view.reason);
 }
@@ -987,10 +987,12 @@ static void set_up(void)
         witness_may_give_back();
     witness_split(is_splitting());
     it.client = client_new(it.broker);
-    if (of->breaker && of->has_keys)
-        ENSURE(bh_breakers_new(&it.breakers, of->breaker, (bh_bytes){"12345678", BH_BREAKER_RANDOM_BYTES}) == BH_OK);
-    else if (of->breaker)
-        ENSURE(bh_breaker_new(&it.breaker, of->breaker, (bh_bytes){"12345678", BH_BREAKER_RANDOM_BYTES}) == BH_OK);
+    if (of->breaker) {
+        bh_breaker_settings settings = *of->breaker;
+        settings.by_key = of->has_keys;
+        ENSURE(bh_breaker_new(of->has_keys ? &it.breakers : &it.breaker, &settings,
+                              (bh_bytes){"12345678", BH_BREAKER_RANDOM_BYTES}) == BH_OK);
+    }
     make_policy();
     for (int i = 0; i < queue_count() && !of->has_relay; i++)
         make_topology(i);
@@ -1005,7 +1007,7 @@ static void tear_down(void)
     witness_end();
     model_free(it.broker);
     bh_breaker_free(it.breaker);
-    bh_breakers_free(it.breakers);
+    bh_breaker_free(it.breakers);
     bh__relay_free(it.relay);
     for (int i = 0; i < MOST_QUEUES; i++)
         bh_topology_free(it.topologies[i]);

@@ -61,7 +61,7 @@ class Gate(ABC, Generic[MessageT]):
     def __init__(self, retrier: GatedRetrier, breaker: Breaker) -> None:
         self._retrier = retrier
         self._breaker = breaker
-        self._flow = made(c.bh_flow_new(breaker._single, retrier.topology._handle))
+        self._flow = made(c.bh_flow_new(breaker._handle, retrier.topology._handle))
         self._held: deque[MessageT] = deque()  # the oldest first
         self._is_looking = False
         self._is_limited = False  # the breaker did not permit a message
