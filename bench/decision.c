@@ -123,8 +123,8 @@ static void permit_and_record(objects *self)
 {
     bh_permit permit;
     bh_call call = {.kind = BH_CALL_SUCCESS, .duration_ms = 1};
-    bh_breaker_permit(self->breaker, self->now_ms, &permit);
-    bh_breaker_record(self->breaker, &permit, &call, ++self->now_ms);
+    bh_breaker_permit(self->breaker, bh_str(""), self->now_ms, &permit);
+    bh_breaker_record(self->breaker, bh_str(""), &permit, &call, ++self->now_ms);
 }
 
 static double now_ns(void)

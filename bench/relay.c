@@ -8,7 +8,8 @@
  */
 #include "bench.h"
 
-#include <backhop/adapter/relay.h>
+#include "worker/interface/relay.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,13 +27,13 @@ typedef struct traffic {
     bench_sample samples[];
 } traffic;
 
-static bh_relay *make_relay(void)
+static bh__relay *make_relay(void)
 {
-    bh_relay *relay;
-    bench_need(bh_relay_new(&relay));
-    bench_need(bh_relay_set_namespace(relay, bh_str(BENCH_NAMESPACE)));
-    bench_need(bh_relay_add_queue(relay, bh_str(BENCH_QUEUE), NULL));
-    bench_need(bh_relay_build(relay));
+    bh__relay *relay;
+    bench_need(bh__relay_new(&relay));
+    bench_need(bh__relay_set_namespace(relay, bh_str(BENCH_NAMESPACE)));
+    bench_need(bh__relay_add_queue(relay, bh_str(BENCH_QUEUE), NULL));
+    bench_need(bh__relay_build(relay));
     return relay;
 }
 
@@ -142,11 +143,11 @@ static void *await_end(void *data)
 
 static void relay_traffic(traffic *self)
 {
-    bh_relay *relay = make_relay();
+    bh__relay *relay = make_relay();
     bh_worker *worker;
     pthread_t waiting;
     void *ok = NULL;
-    bench_need(bh_worker_new_relay(&worker, relay));
+    bench_need(bh__worker_new_relay(&worker, relay));
     bench_need(bh_worker_add_uri(worker, bh_str(bench_url())));
     if (pthread_create(&waiting, NULL, await_end, worker))
         bench_fail("no thread");
@@ -156,7 +157,7 @@ static void relay_traffic(traffic *self)
         bench_fail("the traffic ended before its time");
     bench_print(self->messages, self->publishing_ms, bench_used_ms(), self->samples);
     bh_worker_free(worker);
-    bh_relay_free(relay);
+    bh__relay_free(relay);
 }
 
 /* Deletes the queues and exchanges of a run. */
@@ -199,10 +200,10 @@ int main(int count, char **words)
     amqp_connection_state_t connection = bench_connect();
     declare_work(connection, words[3]);
     bench_disconnect(connection);
-    bh_relay *relay = make_relay(); /* declares the queues for the first rejections */
+    bh__relay *relay = make_relay(); /* declares the queues for the first rejections */
     bh_worker *worker;
     bh_event *event = NULL;
-    bench_need(bh_worker_new_relay(&worker, relay));
+    bench_need(bh__worker_new_relay(&worker, relay));
     bench_need(bh_worker_add_uri(worker, bh_str(bench_url())));
     bench_need(bh_worker_start(worker));
     while (!event || bh_event_what(event) != BH_EVENT_CONNECTED) {
@@ -213,7 +214,7 @@ int main(int count, char **words)
     }
     bh_event_free(event);
     bh_worker_free(worker);
-    bh_relay_free(relay);
+    bh__relay_free(relay);
     if (fork() == 0)
         make_traffic(shared);
     relay_traffic(shared);

@@ -1,4 +1,4 @@
-/* The nouns that spare a downstream that is down: breaker, breakers of keys. */
+/* The noun that spares a downstream that is down: breaker. */
 
 /* --- breaker ----------------------------------------------------------------------------------------------------- */
 
@@ -53,26 +53,15 @@ static bh_breaker_settings bh_breaker_given(bh_bytes name, int64_t window_ms, in
 
 static bh_status bh_breaker_make(bh_breaker **out, bh_bytes name, int64_t window_ms, int64_t least_calls, int64_t failure_percent,
                                  int64_t row_failures, int64_t slow_ms, int64_t slow_percent, int64_t probe_successes,
-                                 int64_t probe_timeout_ms, int64_t ramp_calls, int64_t throttled_opens,
+                                 int64_t probe_timeout_ms, int64_t ramp_calls, int64_t throttled_opens, int64_t by_key,
                                  const bh_policy *pauses, bh_bytes random)
 {
     bh_breaker_settings settings =
         bh_breaker_given(name, window_ms, least_calls, failure_percent, row_failures, slow_ms, slow_percent, probe_successes,
                          probe_timeout_ms, ramp_calls, throttled_opens);
+    settings.by_key = by_key;
     settings.pauses = pauses;
     return bh_breaker_new(out, &settings, random);
-}
-
-static bh_status bh_breakers_make(bh_breakers **out, bh_bytes name, int64_t window_ms, int64_t least_calls,
-                                  int64_t failure_percent, int64_t row_failures, int64_t slow_ms, int64_t slow_percent,
-                                  int64_t probe_successes, int64_t probe_timeout_ms, int64_t ramp_calls,
-                                  int64_t throttled_opens, const bh_policy *pauses, bh_bytes random)
-{
-    bh_breaker_settings settings =
-        bh_breaker_given(name, window_ms, least_calls, failure_percent, row_failures, slow_ms, slow_percent,
-                         probe_successes, probe_timeout_ms, ramp_calls, throttled_opens);
-    settings.pauses = pauses;
-    return bh_breakers_new(out, &settings, random);
 }
 
 /* In Node the wrapper is C++, which has no compound literals. */
@@ -113,17 +102,17 @@ static bh_bytes bh_breaker_refuse(bh_bytes name, int64_t window_ms, int64_t leas
 %object(Breaker, bh_breaker)
 %extend bh_breaker {
     bh_bytes name();
-    void permit(int64_t now_ms, bh_permit *out);
-    int end_call(int64_t generation, int64_t number, bh_call_kind kind, int64_t duration_ms, int64_t retry_after_ms,
+    bh_status permit(bh_bytes key, int64_t now_ms, bh_permit *out);
+    int end_call(bh_bytes key, int64_t generation, int64_t number, bh_call_kind kind, int64_t duration_ms, int64_t retry_after_ms,
                int whole_queue, bh_bytes error_class, int64_t now_ms) {
         bh_permit permit = bh_permit_given(generation, number);
         bh_call call = bh_call_given(kind, duration_ms, retry_after_ms, whole_queue, error_class);
-        return bh_breaker_record($self, &permit, &call, now_ms);
+        return bh_breaker_record($self, key, &permit, &call, now_ms);
     }
-    bh_status open(int64_t until_ms, int64_t now_ms);
-    void close(int64_t now_ms);
-    void disable(int64_t now_ms);
-    void read(int64_t now_ms, bh_breaker_view *out);
+    bh_status open(bh_bytes key, int64_t until_ms, int64_t now_ms);
+    void close(bh_bytes key, int64_t now_ms);
+    bh_status disable(bh_bytes key, int64_t now_ms);
+    void read(bh_bytes key, int64_t now_ms, bh_breaker_view *out);
 }
 bh_call_kind bh_call_kind_of(bh_outcome outcome, int is_downstreams);
 void bh_breaker_defaults(bh_breaker_settings *out);
@@ -134,26 +123,5 @@ bh_bytes bh_breaker_refuse(bh_bytes name, int64_t window_ms, int64_t least_calls
 %rename(bh_breaker_new) bh_breaker_make;
 bh_status bh_breaker_make(bh_breaker **out, bh_bytes name, int64_t window_ms, int64_t least_calls, int64_t failure_percent,
                           int64_t row_failures, int64_t slow_ms, int64_t slow_percent, int64_t probe_successes,
-                          int64_t probe_timeout_ms, int64_t ramp_calls, int64_t throttled_opens,
+                          int64_t probe_timeout_ms, int64_t ramp_calls, int64_t throttled_opens, int64_t by_key,
                           const bh_policy *pauses, bh_bytes random);
-
-%rename(record) bh_breakers::end_call;
-%object(Breakers, bh_breakers)
-%extend bh_breakers {
-    bh_status permit(bh_bytes key, int64_t now_ms, bh_permit *out);
-    int end_call(bh_bytes key, int64_t generation, int64_t number, bh_call_kind kind, int64_t duration_ms,
-                 int64_t retry_after_ms, int whole_queue, bh_bytes error_class, int64_t now_ms) {
-        bh_permit permit = bh_permit_given(generation, number);
-        bh_call call = bh_call_given(kind, duration_ms, retry_after_ms, whole_queue, error_class);
-        return bh_breakers_record($self, key, &permit, &call, now_ms);
-    }
-    bh_status open(bh_bytes key, int64_t until_ms, int64_t now_ms);
-    void close(bh_bytes key, int64_t now_ms);
-    void read(bh_bytes key, int64_t now_ms, bh_breaker_view *out);
-    size_t count();
-}
-%rename(bh_breakers_new) bh_breakers_make;
-bh_status bh_breakers_make(bh_breakers **out, bh_bytes name, int64_t window_ms, int64_t least_calls,
-                           int64_t failure_percent, int64_t row_failures, int64_t slow_ms, int64_t slow_percent,
-                           int64_t probe_successes, int64_t probe_timeout_ms, int64_t ramp_calls,
-                           int64_t throttled_opens, const bh_policy *pauses, bh_bytes random);

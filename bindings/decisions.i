@@ -229,8 +229,6 @@ typedef enum bh_action {
                     const bh_topology *topology, int64_t now_ms, bh_bytes random);
     bh_status replay(const bh_delivery *delivery, const bh_history *history, const bh_topology *topology,
                      bh_bytes random);
-    bh_status adopt(const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
-                    const bh_topology *topology, int64_t now_ms, bh_bytes random);
 
     bh_action action();
     int64_t attempts();
@@ -275,7 +273,6 @@ typedef enum bh_queue_type { BH_QUEUE_QUORUM, BH_QUEUE_CLASSIC } bh_queue_type;
 
 typedef enum bh_series { BH_SERIES_R5, BH_SERIES_R10, BH_SERIES_R20, BH_SERIES_R40 } bh_series;
 
-typedef enum bh_permission { BH_PERMISSION_CONFIGURE, BH_PERMISSION_WRITE, BH_PERMISSION_READ } bh_permission;
 typedef enum bh_mode { BH_MODE_CREATE, BH_MODE_VERIFY, BH_MODE_NONE } bh_mode;
 
 typedef enum bh_declaration_kind {
@@ -310,7 +307,6 @@ typedef enum bh_declaration_kind {
         return bh_topology_add_work_queue_argument($self, &argument);
     }
 
-    bh_bytes permission(bh_mode mode, bh_permission permission);
     bh_status add_policy(bh_policy *policy);
     bh_status build(bh_policy *policy);
     bh_status check_policy(const bh_policy *policy);

@@ -1,13 +1,14 @@
 /*
  * backhop migrate: takes over messages from hand-made wait queues.
  *
- * The pure core reads how often a message failed (bh_history) and plans its next delay (bh_plan_adopt). The mover
+ * The pure core reads how often a message failed (bh_history) and plans its next delay (bh__plan_adopt). The mover
  * acknowledges an original after the broker confirmed its copy.
  */
 #include "common/command.h"
 #include "setup/declare.h"
 #include "move/mover.h"
 #include "parked/parked.h"
+#include "plan/internal.h"
 #include "topology/internal.h"
 
 #include <stdlib.h>
@@ -132,8 +133,8 @@ static bh_status plan(migration *self)
     char random[BH_PLAN_RANDOM_BYTES];
     bh_status status = mover_begin_plan(&self->mover, self->plan, random);
     if (status == BH_OK)
-        status = bh_plan_adopt(self->plan, self->on.delivery, self->on.history, self->on.policy, self->on.topology,
-                               bh__epoch_ms(), (bh_bytes){random, sizeof random});
+        status = bh__plan_adopt(self->plan, self->on.delivery, self->on.history, self->on.policy, self->on.topology,
+                                bh__epoch_ms(), (bh_bytes){random, sizeof random});
     if (status == BH_ERR_NO_MEMORY)
         must(NULL);
     return status;

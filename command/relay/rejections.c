@@ -32,7 +32,7 @@ static int arrives(const json_t *queue, const char *name, const char *wanted)
     return 0;
 }
 
-int rejections_check(const bh_relay *relay, const char *url, const broker_options *broker)
+int rejections_check(const bh__relay *relay, const char *url, const broker_options *broker)
 {
     management *api;
     policies all;

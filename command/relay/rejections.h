@@ -4,13 +4,13 @@
 
 #include "common/options.h"
 
-#include <backhop/adapter/relay.h>
+#include "relay/relay.h"
 
 /*
  * Complains about each work queue of the relay that has no dead letter exchange, or another one. Reads the management API.
  *
  * Returns EX_OK; EX_UNAVAILABLE if it found such a queue; or the exit code of an API that cannot be read, after a complaint.
  */
-int rejections_check(const bh_relay *relay, const char *url, const broker_options *broker);
+int rejections_check(const bh__relay *relay, const char *url, const broker_options *broker);
 
 #endif

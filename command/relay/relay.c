@@ -8,10 +8,9 @@
 #include "relay/service.h"
 #include "setup/setup.h"
 
+#include "worker/interface/relay.h"
 #include "worker/wire/uri.h"
 
-#include <backhop/adapter/relay.h>
-#include <backhop/worker.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +21,7 @@ enum { DRAIN_MS = 10000 };
 /* The options, typed or read from the file; NULL: not given. An option goes before the file. */
 typedef struct relay_options {
     const char *management_url, *config, *ns, *queue_type, *stripes, *prefetch, *drain, *ca_file, *cert, *key;
-    const char *outcomes[BH_DEATH_OTHER]; /* by bh_death_reason */
+    const char *outcomes[BH__DEATH_OTHER]; /* by bh__death_reason */
     texts uris;
     texts queues;
     policy_options policy;
@@ -35,7 +34,7 @@ typedef struct relay_options {
 
 /* -------------------------------------------------------------------------------------------------------------- the file */
 
-static const char *const outcome_names[BH_DEATH_OTHER] = {"rejected", "expired", "maxlen", "delivery-limit"};
+static const char *const outcome_names[BH__DEATH_OTHER] = {"rejected", "expired", "maxlen", "delivery-limit"};
 
 static void take_text(const char **out, const char *key, const json_t *value)
 {
@@ -81,10 +80,10 @@ static void read_file(relay_options *o)
                  {"ca-file", &o->ca_file},
                  {"cert", &o->cert},
                  {"key", &o->key},
-                 {"rejected", &o->outcomes[BH_DEATH_REJECTED]},
-                 {"expired", &o->outcomes[BH_DEATH_EXPIRED]},
-                 {"maxlen", &o->outcomes[BH_DEATH_MAXLEN]},
-                 {"delivery-limit", &o->outcomes[BH_DEATH_DELIVERY_LIMIT]}};
+                 {"rejected", &o->outcomes[BH__DEATH_REJECTED]},
+                 {"expired", &o->outcomes[BH__DEATH_EXPIRED]},
+                 {"maxlen", &o->outcomes[BH__DEATH_MAXLEN]},
+                 {"delivery-limit", &o->outcomes[BH__DEATH_DELIVERY_LIMIT]}};
     if (!o->config)
         return;
     o->file = config_load(o->config);
@@ -120,39 +119,39 @@ static void read_limits(relay_options *o)
 
 /* ------------------------------------------------------------------------------------------------------------- the relay */
 
-static void expect(bh_relay *relay, bh_status status)
+static void expect(bh__relay *relay, bh_status status)
 {
     if (status != BH_OK)
-        options_refuse("%s", bh_relay_error(relay).data);
+        options_refuse("%s", bh__relay_error(relay).data);
 }
 
-static void set_outcomes(bh_relay *relay, const relay_options *o)
+static void set_outcomes(bh__relay *relay, const relay_options *o)
 {
     static const char *const words[] = {"retry", "park", "drop"};
     static const bh_outcome outcomes[] = {BH_OUTCOME_FAILED, BH_OUTCOME_PERMANENT, BH_OUTCOME_DROPPED};
-    for (int reason = 0; reason < BH_DEATH_OTHER; reason++) {
+    for (int reason = 0; reason < BH__DEATH_OTHER; reason++) {
         if (o->outcomes[reason]) {
             config_at(o->outcomes[reason]);
             int word = setup_word(outcome_names[reason], o->outcomes[reason], words, 3);
-            expect(relay, bh_relay_set_outcome(relay, (bh_death_reason)reason, outcomes[word]));
+            expect(relay, bh__relay_set_outcome(relay, (bh__death_reason)reason, outcomes[word]));
         }
     }
 }
 
-static void set_waits(bh_relay *relay, const relay_options *o)
+static void set_waits(bh__relay *relay, const relay_options *o)
 {
     config_at(o->queue_type);
     if (o->queue_type)
-        expect(relay, bh_relay_set_queue_type(relay, setup_queue_type("queue-type", o->queue_type)));
+        expect(relay, bh__relay_set_queue_type(relay, setup_queue_type("queue-type", o->queue_type)));
     config_at(o->ns);
     if (o->ns && strchr(o->ns, '*'))
         options_refuse("namespace: '%s' looks like a pattern: give a name without '*'", o->ns);
     if (o->ns)
-        expect(relay, bh_relay_set_namespace(relay, bh_str(o->ns)));
+        expect(relay, bh__relay_set_namespace(relay, bh_str(o->ns)));
     config_at(o->stripes);
     if (o->stripes)
         expect(relay,
-               bh_relay_set_stripes(relay, (int)setup_number("stripes", o->stripes, 1, BH_TOPOLOGY_MOST_STRIPES)));
+               bh__relay_set_stripes(relay, (int)setup_number("stripes", o->stripes, 1, BH_TOPOLOGY_MOST_STRIPES)));
     config_at(NULL);
 }
 
@@ -174,11 +173,11 @@ static bh_policy *make_policy(const relay_options *o, json_t *own, const char *q
     return policy;
 }
 
-static void add_queue(bh_relay *relay, const relay_options *o, const char *name, json_t *own)
+static void add_queue(bh__relay *relay, const relay_options *o, const char *name, json_t *own)
 {
     bh_policy *policy = make_policy(o, own, name);
     config_at(name);
-    expect(relay, bh_relay_add_queue(relay, bh_str(name), policy));
+    expect(relay, bh__relay_add_queue(relay, bh_str(name), policy));
     config_at(NULL);
     bh_policy_free(policy);
 }
@@ -199,7 +198,7 @@ static json_t *own_policy(json_t *queues, const char *queue)
     return NULL;
 }
 
-static void add_queues(bh_relay *relay, const relay_options *o)
+static void add_queues(bh__relay *relay, const relay_options *o)
 {
     json_t *queues = json_object_get(o->file, "queues"), *own;
     const char *name;
@@ -222,15 +221,15 @@ static void add_queues(bh_relay *relay, const relay_options *o)
     }
 }
 
-static bh_relay *make_relay(const relay_options *o)
+static bh__relay *make_relay(const relay_options *o)
 {
-    bh_relay *relay = NULL;
-    if (bh_relay_new(&relay) != BH_OK)
+    bh__relay *relay = NULL;
+    if (bh__relay_new(&relay) != BH_OK)
         must(NULL);
     set_outcomes(relay, o);
     set_waits(relay, o);
     add_queues(relay, o);
-    bh_status status = bh_relay_build(relay);
+    bh_status status = bh__relay_build(relay);
     if (status == BH_ERR_STATE)
         options_refuse("no queue is given: give --queue NAME, or a --config FILE with 'queues:'");
     expect(relay, status);
@@ -239,7 +238,7 @@ static bh_relay *make_relay(const relay_options *o)
 
 /* ---------------------------------------------------------------------------------------------------------- its policies */
 
-static int print_policies(bh_relay *relay, const relay_options *o)
+static int print_policies(bh__relay *relay, const relay_options *o)
 {
     bh__uri uri = {.text = NULL};
     bh__report problem = {.size = 0};
@@ -250,9 +249,9 @@ static int print_policies(bh_relay *relay, const relay_options *o)
            "policy, the one of the\n# highest priority: add the settings of your other policies for these queues to "
            "both.\n# Quorum queues, whose dead letters then wait for the relay; queues with a max-length refuse "
            "publishes while they are full:\n%s\n",
-           bh_relay_policy_line(relay, BH_QUEUE_QUORUM, vhost).data);
+           bh__relay_policy_line(relay, BH_QUEUE_QUORUM, vhost).data);
     printf("# Classic queues, whose dead letters the broker sends once, without waiting for a confirm:\n%s\n",
-           bh_relay_policy_line(relay, BH_QUEUE_CLASSIC, vhost).data);
+           bh__relay_policy_line(relay, BH_QUEUE_CLASSIC, vhost).data);
     bh__uri_free(&uri);
     bh__report_free(&problem);
     return output_end(EX_OK);
@@ -290,10 +289,10 @@ static void catch_signals(void)
     sigaction(SIGINT, &action, NULL);
 }
 
-static bh_worker *make_worker(const bh_relay *relay, const relay_options *o)
+static bh_worker *make_worker(const bh__relay *relay, const relay_options *o)
 {
     bh_worker *worker = NULL;
-    bh_status status = bh_worker_new_relay(&worker, relay);
+    bh_status status = bh__worker_new_relay(&worker, relay);
     if (status != BH_OK)
         exit(complain_status(status, bh_str("")));
     for (size_t i = 0; status == BH_OK && i < o->uris.count; i++)
@@ -353,14 +352,14 @@ static void look_on(bh_worker *worker, const bh_event *event, void *data)
 }
 
 /* Checks the policies of the work queues, if the management API is offered. */
-static int check_rejections(const bh_relay *relay, const relay_options *o)
+static int check_rejections(const bh__relay *relay, const relay_options *o)
 {
     const char *url = management_url(o->management_url);
     broker_options broker = {.uri = o->uris.items[0], .ca_file = o->ca_file};
     return url ? rejections_check(relay, url, &broker) : EX_OK;
 }
 
-static int check(bh_worker *worker, const bh_relay *relay, const relay_options *o)
+static int check(bh_worker *worker, const bh__relay *relay, const relay_options *o)
 {
     finding found = {.status = BH_ERR_STATE};
     bh_worker_set_mode(worker, BH_MODE_VERIFY);
@@ -414,7 +413,7 @@ int relay_main(int count, char **arguments)
     if (o.uris.count == 0)
         texts_add(&o.uris, getenv("AMQP_URL") ? getenv("AMQP_URL") : "amqp://guest:guest@localhost/");
     read_limits(&o);
-    bh_relay *relay = make_relay(&o);
+    bh__relay *relay = make_relay(&o);
     int code;
     if (o.print_policy) {
         code = print_policies(relay, &o);
@@ -425,7 +424,7 @@ int relay_main(int count, char **arguments)
         code = o.check ? check(worker, relay, &o) : relay_on(worker, &o);
         bh_worker_free(worker);
     }
-    bh_relay_free(relay);
+    bh__relay_free(relay);
     json_decref(o.file);
     texts_free(&o.uris);
     texts_free(&o.queues);

@@ -196,7 +196,7 @@ static int get_permit(world *self, bh_permit *permit)
 {
     if (!self->breaker)
         return 1;
-    bh_breaker_permit(self->breaker, self->now_ms, permit);
+    bh_breaker_permit(self->breaker, bh_str(""), self->now_ms, permit);
     if (!permit->generation)
         self->free_ms = (double)permit->until_ms;
     return permit->generation != 0;
@@ -205,7 +205,7 @@ static int get_permit(world *self, bh_permit *permit)
 static void record(world *self, const bh_permit *permit, bh_call_kind kind)
 {
     if (self->breaker)
-        bh_breaker_record(self->breaker, permit, &(bh_call){.kind = kind}, self->now_ms);
+        bh_breaker_record(self->breaker, bh_str(""), permit, &(bh_call){.kind = kind}, self->now_ms);
 }
 
 static bh_status call(world *self)

@@ -4,6 +4,7 @@
 #include "common/output.h"
 #include "base/shell.h"
 #include "base/utf8.h"
+#include "topology/internal.h"
 
 #include <backhop/adapter/declaring.h>
 #include <stdlib.h>
@@ -313,7 +314,8 @@ static void print_permissions(const topology_command *self, bh_topology *topolog
     if (self->json) {
         json_t *object = must(json_object());
         for (int i = 0; i < 3; i++)
-            json_object_set_new(object, names[i], json_text(bh_topology_permission(topology, mode, (bh_permission)i)));
+            json_object_set_new(object, names[i],
+                                json_text(bh__topology_permission(topology, mode, (bh__permission)i)));
         print_json(object);
         return;
     }
@@ -323,7 +325,7 @@ static void print_permissions(const topology_command *self, bh_topology *topolog
     print_argument(bh_str(user));
     for (int i = 0; i < 3; i++) {
         putchar(' ');
-        print_argument(bh_topology_permission(topology, mode, (bh_permission)i));
+        print_argument(bh__topology_permission(topology, mode, (bh__permission)i));
     }
     putchar('\n');
 }

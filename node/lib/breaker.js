@@ -83,8 +83,7 @@ class Breaker {
     this.#key = key === undefined ? undefined : callable(key, 'key', ' that gives the key of a message')
     const policy = pauses === undefined ? null : instance(pauses, Policy, 'pauses')[NATIVE]
     const settings = settingsOf(name, options)
-    const make = this.hasKey ? c.bh_breakers_new : c.bh_breaker_new
-    this[NATIVE] = made(make(name, ...settings, policy, randomBytes(RANDOM_BYTES)))
+    this[NATIVE] = made(c.bh_breaker_new(name, ...settings, Number(this.hasKey), policy, randomBytes(RANDOM_BYTES)))
   }
 
   get name () {
@@ -115,34 +114,34 @@ class Breaker {
     const { duration, key } = only(options, ['duration', 'key'], 'open')
     const time = now()
     const until = duration === undefined ? NEVER : time + milliseconds(duration, 'duration')
-    check(this[NATIVE].open(...this.#given(key, 'open'), until, time))
+    check(this[NATIVE].open(this.#given(key, 'open'), until, time))
   }
 
   close (options = {}) {
     const { key } = only(options, ['key'], 'close')
-    this[NATIVE].close(...this.#given(key, 'close'), now())
+    this[NATIVE].close(this.#given(key, 'close'), now())
   }
 
   disable () {
     if (this.hasKey) throw new StateError(`the breaker "${this.#name}" has a key, and cannot be disabled as a whole`)
-    this[NATIVE].disable(now())
+    check(this[NATIVE].disable('', now()))
   }
 
   #view (what) {
-    if (!this.hasKey) return this[NATIVE].read(now())
+    if (!this.hasKey) return this[NATIVE].read('', now())
     throw new StateError(`the breaker "${this.#name}" has a ${what} for each key: call ${what}Of(key)`)
   }
 
   #viewOf (key, what) {
-    return this[NATIVE].read(...this.#given(key, what), now())
+    return this[NATIVE].read(this.#given(key, what), now())
   }
 
-  /** Returns the key as arguments of the core: none for a breaker without a key. */
+  /** Returns the key as the core takes it: '' for a breaker without a key. */
   #given (key, what) {
-    if (!this.hasKey && key === undefined) return []
+    if (!this.hasKey && key === undefined) return ''
     if (!this.hasKey) throw new StateError(`the breaker "${this.#name}" has no key: call ${what} without one`)
     if (key === undefined) throw new StateError(`the breaker "${this.#name}" has a key: call ${what} with one`)
-    return [keyOf(key, `the key of ${what}`)]
+    return keyOf(key, `the key of ${what}`)
   }
 
   // --- For consumers -----------------------------------------------------------------------------
@@ -164,19 +163,19 @@ class Breaker {
   _begin (message, time = now()) {
     const native = this[NATIVE]
     const key = this.hasKey
-      ? [keyOf(this.#key(message), `what the function key of the breaker "${this.#name}" returned`)]
-      : []
-    return this.#call(native.permit(...key, time), time, key)
+      ? keyOf(this.#key(message), `what the function key of the breaker "${this.#name}" returned`)
+      : ''
+    return this.#call(native.permit(key, time), time, key)
   }
 
   /** Returns the call of a permit that the core granted to a flow. */
   _granted (permit, time) {
-    return this.#call(permit, time, [])
+    return this.#call(permit, time, '')
   }
 
   #call (permit, time, key) {
     const native = this[NATIVE]
-    return new Call(permit, time, (...call) => native.record(...key, ...call), time => native.read(...key, time))
+    return new Call(permit, time, (...call) => native.record(key, ...call), time => native.read(key, time))
   }
 
   /** Returns whether a failure is the downstream's, not the message's own. */

@@ -9,14 +9,14 @@ const { test } = require('node:test')
 const { c } = require('./internals')
 
 const HEADERS = process.env.BACKHOP_HEADERS
-const NOUNS = ['delivery', 'history', 'successes', 'policy', 'breaker', 'breakers', 'flow', 'subscription', 'calls', 'plan', 'topology',
+const NOUNS = ['delivery', 'history', 'successes', 'policy', 'breaker', 'flow', 'subscription', 'calls', 'plan', 'topology',
   'declared', 'declaring', 'ledger', 'message', 'worker', 'event', 'log', 'metrics', 'health']
 // add_work_queue_int and push_int call the first two; the last one blocks, and calls back.
 const LEFT_OUT = ['bh_delivery_push', 'bh_topology_add_work_queue_argument', 'bh_worker_run']
 
 function * matches (pattern) {
   const headers = readdirSync(HEADERS, { recursive: true }).filter(name => name.endsWith('.h'))
-  for (const name of headers.filter(name => !name.endsWith('relay.h'))) { // which is the command's
+  for (const name of headers) {
     const text = readFileSync(path.join(HEADERS, name), 'utf8').replace(/\/\*.*?\*\//gs, '')
     for (const [, found] of text.matchAll(pattern)) yield found
   }

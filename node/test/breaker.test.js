@@ -29,17 +29,17 @@ class Sequence {
     vectors.only(row, ROW)
     const { breaker } = this
     this.now = row.at_ms ?? this.now
-    if ('open_until_ms' in row) assert.equal(breaker.open(row.open_until_ms ?? -1, this.now), 0)
-    if (row.close) breaker.close(this.now)
-    if (row.disable) breaker.disable(this.now)
+    if ('open_until_ms' in row) assert.equal(breaker.open('', row.open_until_ms ?? -1, this.now), 0)
+    if (row.close) breaker.close('', this.now)
+    if (row.disable) breaker.disable('', this.now)
     for (const name of row.permit ?? []) this.permits.set(name, this.granted(row))
     for (const name of row.record ?? []) this.record(row, this.permits.get(name))
     for (let i = 0; i < (row.calls ?? 0); i++) this.record(row, this.granted(row))
     if ('refused_until_ms' in row) {
-      const [generation, , until] = breaker.permit(this.now)
+      const [generation, , until] = breaker.permit('', this.now)
       this.same([generation, until], [0, row.refused_until_ms ?? -1], row)
     }
-    const [state, generation, until, limit, pauses, calls, failures, slow, , reason] = breaker.read(this.now)
+    const [state, generation, until, limit, pauses, calls, failures, slow, , reason] = breaker.read('', this.now)
     const found = { state: STATES[state], generation, limit, pauses, reason, window: [calls, failures, slow] }
     found.until_ms = until === -1 ? null : until
     for (const key of Object.keys(found)) if (key in row) this.same(found[key], row[key], row)
@@ -51,13 +51,13 @@ class Sequence {
   }
 
   granted (row) {
-    const permit = this.breaker.permit(this.now)
+    const permit = this.breaker.permit('', this.now)
     assert.notEqual(permit[0], 0, JSON.stringify(row))
     return permit
   }
 
   record (row, [generation, number]) {
-    const counted = this.breaker.record(generation, number, KINDS.indexOf(row.kind ?? 'success'), row.duration_ms ?? 0,
+    const counted = this.breaker.record('', generation, number, KINDS.indexOf(row.kind ?? 'success'), row.duration_ms ?? 0,
       row.retry_after_ms ?? 0, row.whole_queue ? 1 : 0, row.error ?? '', this.now)
     this.same(Boolean(counted), row.counts ?? true, row)
   }
@@ -70,7 +70,7 @@ vectors.cases('breaker', each => {
   const settings = SETTINGS.map((name, i) => each.settings?.[name] ?? defaults[i])
   const pauses = each.pauses === null ? null : vectors.backOff(each.pauses ?? PAUSES)
   const random = each.random ? Buffer.from(each.random.hex, 'hex') : Buffer.alloc(8)
-  const [status, breaker] = c.bh_breaker_new('', ...settings, pauses, random)
+  const [status, breaker] = c.bh_breaker_new('', ...settings, 0, pauses, random)
   assert.equal(c.bh_status_name(status), vectors.status(each))
   assert.equal(c.bh_breaker_settings_error('', ...settings), each.expect.error ?? '')
   if (status !== 0) return

@@ -17,7 +17,6 @@ NOUNS = (
     "history",
     "policy",
     "breaker",
-    "breakers",
     "flow",
     "subscription",
     "calls",
@@ -42,7 +41,7 @@ LEFT_OUT = {
 
 
 def _headers() -> list[Path]:
-    return [header for header in HEADERS.rglob("*.h") if header.name != "relay.h"]  # the relay is the command's
+    return list(HEADERS.rglob("*.h"))
 
 
 def _functions() -> set[str]:

@@ -46,11 +46,11 @@ class Sequence:
         vectors.only(row, ROW)
         self.now_ms = row.get("at_ms", self.now_ms)
         if "open_until_ms" in row:
-            assert c.Breaker_open(self.breaker, _time(row["open_until_ms"]), self.now_ms) == 0
+            assert c.Breaker_open(self.breaker, "", _time(row["open_until_ms"]), self.now_ms) == 0
         if "close" in row:
-            c.Breaker_close(self.breaker, self.now_ms)
+            c.Breaker_close(self.breaker, "", self.now_ms)
         if "disable" in row:
-            c.Breaker_disable(self.breaker, self.now_ms)
+            c.Breaker_disable(self.breaker, "", self.now_ms)
         for name in row.get("permit", []):
             self.permits[name] = self._granted()
         for name in row.get("record", []):
@@ -58,12 +58,12 @@ class Sequence:
         for _ in range(row.get("calls", 0)):
             self._record(row, self._granted())
         if "refused_until_ms" in row:
-            generation, _, until_ms = c.Breaker_permit(self.breaker, self.now_ms)
+            generation, _, until_ms = c.Breaker_permit(self.breaker, "", self.now_ms)
             self._same((generation, until_ms), (0, _time(row["refused_until_ms"])))
         self._compare(row)
 
     def _compare(self, row: dict[str, Any]) -> None:
-        state, generation, until_ms, limit, pauses, *window, _, reason = c.Breaker_read(self.breaker, self.now_ms)
+        state, generation, until_ms, limit, pauses, *window, _, reason = c.Breaker_read(self.breaker, "", self.now_ms)
         found = {
             "state": STATES[state],
             "generation": generation,
@@ -81,13 +81,14 @@ class Sequence:
         self.compared += 1
 
     def _granted(self) -> c.Permit:
-        permit = c.Breaker_permit(self.breaker, self.now_ms)
+        permit = c.Breaker_permit(self.breaker, "", self.now_ms)
         assert permit[0] != 0
         return permit
 
     def _record(self, row: dict[str, Any], permit: c.Permit) -> None:
         counted = c.Breaker_record(
             self.breaker,
+            "",
             permit[0],
             permit[1],
             KINDS.index(row.get("kind", "success")),
@@ -108,7 +109,7 @@ def test_a_vector(case: vectors.Case) -> None:
     random = vectors.raw(case["random"]) if "random" in case else bytes(8)
     settings: Any = [given[name] for name in SETTINGS]
     pauses = case.get("pauses", PAUSES)
-    arguments: Any = ["", *settings, pauses and vectors.back_off(pauses), random]
+    arguments: Any = ["", *settings, 0, pauses and vectors.back_off(pauses), random]
     status, breaker = c.bh_breaker_new(*arguments)
     assert c.bh_status_name(status) == vectors.status(case)
     error = c.bh_breaker_settings_error("", *settings)

@@ -21,7 +21,7 @@ class BreakerSequence
     settings = SETTINGS.zip(Native.bh_breaker_defaults).to_h.merge(given.fetch("settings", {})).values_at(*SETTINGS)
     random = given.key?("random") ? Vectors.raw(given["random"]) : "\0" * 8
     pauses = given.fetch("pauses", PAUSES)
-    @status, @breaker = Native.bh_breaker_new("", *settings, pauses && Vectors.back_off(pauses), random)
+    @status, @breaker = Native.bh_breaker_new("", *settings, 0, pauses && Vectors.back_off(pauses), random)
     @error = Native.bh_breaker_settings_error("", *settings)
     @permits = {}
     @now_ms = 0
@@ -35,7 +35,7 @@ class BreakerSequence
     by_hand(row)
     make_calls(row)
     if row.key?("refused_until_ms")
-      generation, _, until_ms = @breaker.permit(@now_ms)
+      generation, _, until_ms = @breaker.permit("", @now_ms)
       compare([generation, until_ms], [0, time(row["refused_until_ms"])])
     end
     found = view
@@ -49,9 +49,9 @@ class BreakerSequence
   def time(given) = given.nil? ? -1 : given
 
   def by_hand(row)
-    compare(@breaker.open(time(row["open_until_ms"]), @now_ms), 0) if row.key?("open_until_ms")
-    @breaker.close(@now_ms) if row.key?("close")
-    @breaker.disable(@now_ms) if row.key?("disable")
+    compare(@breaker.open("", time(row["open_until_ms"]), @now_ms), 0) if row.key?("open_until_ms")
+    @breaker.close("", @now_ms) if row.key?("close")
+    @breaker.disable("", @now_ms) if row.key?("disable")
   end
 
   def make_calls(row)
@@ -61,19 +61,19 @@ class BreakerSequence
   end
 
   def granted
-    permit = @breaker.permit(@now_ms)
+    permit = @breaker.permit("", @now_ms)
     compare(permit.first.zero?, false)
     permit
   end
 
   def record(row, permit)
-    counted = @breaker.record(permit[0], permit[1], KINDS.index(row.fetch("kind", "success")), row.fetch("duration_ms", 0),
+    counted = @breaker.record("", permit[0], permit[1], KINDS.index(row.fetch("kind", "success")), row.fetch("duration_ms", 0),
                               row.fetch("retry_after_ms", 0), row["whole_queue"] ? 1 : 0, row.fetch("error", ""), @now_ms)
     compare(counted == 1, row.fetch("counts", true))
   end
 
   def view
-    state, generation, until_ms, limit, pauses, *window, _grants, reason = @breaker.read(@now_ms)
+    state, generation, until_ms, limit, pauses, *window, _grants, reason = @breaker.read("", @now_ms)
     until_ms = nil if until_ms == -1
     VIEW.zip([STATES[state], generation, until_ms, limit, pauses, window, reason]).to_h
   end

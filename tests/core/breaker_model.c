@@ -36,8 +36,8 @@ typedef struct {
 static bh_breaker_view read_view(model *self)
 {
     bh_breaker_view view, again;
-    bh_breaker_read(self->breaker, self->now_ms, &view);
-    bh_breaker_read(self->breaker, self->now_ms, &again);
+    bh_breaker_read(self->breaker, bh_str(""), self->now_ms, &view);
+    bh_breaker_read(self->breaker, bh_str(""), self->now_ms, &again);
     CHECK(view.generation == again.generation && view.until_ms == again.until_ms && view.calls == again.calls);
     CHECK(view.failures >= 0 && view.failures <= view.calls && view.slow >= 0 && view.slow <= view.calls);
     CHECK(view.limit >= 0 && view.limit <= RAMP_CALLS);
@@ -60,7 +60,7 @@ static void permit(model *self)
 {
     bh_breaker_view before = read_view(self);
     bh_permit permit;
-    bh_breaker_permit(self->breaker, self->now_ms, &permit);
+    bh_breaker_permit(self->breaker, bh_str(""), self->now_ms, &permit);
     bh_breaker_view after = read_view(self);
     CHECK(after.generation - before.generation <= 1);
     if (permit.generation == 0) {
@@ -89,7 +89,7 @@ static void record(model *self, one_call *call, bh_call_kind kind)
         end.whole_queue = (int)self->draw(self->source, 2);
     }
     end.duration_ms = spans[self->draw(self->source, 3)];
-    int counted = bh_breaker_record(self->breaker, &call->permit, &end, self->now_ms);
+    int counted = bh_breaker_record(self->breaker, bh_str(""), &call->permit, &end, self->now_ms);
     bh_breaker_view after = read_view(self);
     CHECK(after.generation - before.generation <= 1);
     if (call->permit.generation != before.generation || call->is_recorded)
@@ -122,18 +122,18 @@ static void by_hand(model *self)
 {
     switch (self->draw(self->source, 40)) {
     case 0:
-        CHECK(bh_breaker_open(self->breaker, BH_BREAKER_NEVER, self->now_ms) == BH_OK);
+        CHECK(bh_breaker_open(self->breaker, bh_str(""), BH_BREAKER_NEVER, self->now_ms) == BH_OK);
         CHECK(read_view(self).state == BH_BREAKER_OPEN);
         break;
     case 1:
-        CHECK(bh_breaker_open(self->breaker, self->now_ms + 3000, self->now_ms) == BH_OK);
+        CHECK(bh_breaker_open(self->breaker, bh_str(""), self->now_ms + 3000, self->now_ms) == BH_OK);
         break;
     case 2:
-        bh_breaker_disable(self->breaker, self->now_ms);
+        bh_breaker_disable(self->breaker, bh_str(""), self->now_ms);
         break;
     default:
         if (self->draw(self->source, 4) == 0)
-            bh_breaker_close(self->breaker, self->now_ms);
+            bh_breaker_close(self->breaker, bh_str(""), self->now_ms);
     }
 }
 
@@ -161,17 +161,17 @@ static void recover(model *self)
 {
     bh_breaker_view view = read_view(self);
     if (view.state == BH_BREAKER_DISABLED || (view.state == BH_BREAKER_OPEN && view.until_ms == BH_BREAKER_NEVER))
-        bh_breaker_close(self->breaker, self->now_ms);
+        bh_breaker_close(self->breaker, bh_str(""), self->now_ms);
     for (int round = 0;; round++) {
         CHECK(round < ROUNDS_TO_THE_END);
         view = read_view(self);
         if (view.state == BH_BREAKER_CLOSED && view.limit == 0)
             return;
         bh_permit permit;
-        bh_breaker_permit(self->breaker, self->now_ms, &permit);
+        bh_breaker_permit(self->breaker, bh_str(""), self->now_ms, &permit);
         if (permit.generation) {
             bh_call call = {.kind = BH_CALL_SUCCESS};
-            CHECK(bh_breaker_record(self->breaker, &permit, &call, self->now_ms));
+            CHECK(bh_breaker_record(self->breaker, bh_str(""), &permit, &call, self->now_ms));
         } else {
             CHECK(permit.until_ms != BH_BREAKER_NEVER);
             self->now_ms = permit.until_ms; /* trying at that time is enough */

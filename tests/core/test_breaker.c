@@ -49,7 +49,7 @@ static int64_t time_of(vector *v, const char *field, const json_t *json)
 static bh_permit granted(sequence *self)
 {
     bh_permit permit;
-    bh_breaker_permit(self->breaker, self->now_ms, &permit);
+    bh_breaker_permit(self->breaker, bh_str(""), self->now_ms, &permit);
     if (permit.generation == 0)
         vector_fail(self->v, "permit", "was refused at %lld ms", (long long)self->now_ms);
     return permit;
@@ -79,7 +79,7 @@ static void record(sequence *self, const json_t *row, const bh_permit *permit)
     bh_call call = call_of(self->v, row);
     const json_t *counts = json_object_get(row, "counts");
     same_int(self->v, "counts", counts ? json_is_true(counts) : 1,
-             bh_breaker_record(self->breaker, permit, &call, self->now_ms));
+             bh_breaker_record(self->breaker, bh_str(""), permit, &call, self->now_ms));
 }
 
 static void make_calls(sequence *self, const json_t *row)
@@ -109,7 +109,7 @@ static void compare_row(sequence *self, const json_t *row)
 {
     vector *v = self->v;
     bh_breaker_view view;
-    bh_breaker_read(self->breaker, self->now_ms, &view);
+    bh_breaker_read(self->breaker, bh_str(""), self->now_ms, &view);
     const json_t *json = json_object_get(row, "until_ms");
     if (json)
         same_int(v, "until_ms", time_of(v, "until_ms", json), view.until_ms);
@@ -132,16 +132,17 @@ static void play(sequence *self, const json_t *row)
         self->now_ms = number_of(v, row, "at_ms");
     const json_t *until = json_object_get(row, "open_until_ms");
     if (until)
-        same_int(v, "open", BH_OK, bh_breaker_open(self->breaker, time_of(v, "open_until_ms", until), self->now_ms));
+        same_int(v, "open", BH_OK,
+                 bh_breaker_open(self->breaker, bh_str(""), time_of(v, "open_until_ms", until), self->now_ms));
     if (json_object_get(row, "close"))
-        bh_breaker_close(self->breaker, self->now_ms);
+        bh_breaker_close(self->breaker, bh_str(""), self->now_ms);
     if (json_object_get(row, "disable"))
-        bh_breaker_disable(self->breaker, self->now_ms);
+        bh_breaker_disable(self->breaker, bh_str(""), self->now_ms);
     make_calls(self, row);
     const json_t *refused = json_object_get(row, "refused_until_ms");
     if (refused) {
         bh_permit permit;
-        bh_breaker_permit(self->breaker, self->now_ms, &permit);
+        bh_breaker_permit(self->breaker, bh_str(""), self->now_ms, &permit);
         same_int(v, "refused", 0, permit.generation);
         same_int(v, "refused_until_ms", time_of(v, "refused_until_ms", refused), permit.until_ms);
     }
@@ -236,30 +237,31 @@ START_TEST(missing_and_foreign_arguments_change_nothing)
     ck_assert_int_eq(bh_breaker_new(NULL, &settings, random), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_breaker_new(&breaker, NULL, random), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_breaker_new(&breaker, &settings, bh_str("1234567")), BH_ERR_ARGUMENT);
-    bh_breaker_permit(NULL, 0, &permit);
+    bh_breaker_permit(NULL, bh_str(""), 0, &permit);
     ck_assert_int_eq(permit.generation, 0);
-    ck_assert_int_eq(bh_breaker_record(NULL, &permit, &call, 0), 0);
-    ck_assert_int_eq(bh_breaker_open(NULL, 0, 0), BH_ERR_ARGUMENT);
-    bh_breaker_close(NULL, 0);
-    bh_breaker_disable(NULL, 0);
-    bh_breaker_read(NULL, 0, &view);
+    ck_assert_int_eq(bh_breaker_record(NULL, bh_str(""), &permit, &call, 0), 0);
+    ck_assert_int_eq(bh_breaker_open(NULL, bh_str(""), 0, 0), BH_ERR_ARGUMENT);
+    bh_breaker_close(NULL, bh_str(""), 0);
+    bh_breaker_disable(NULL, bh_str(""), 0);
+    bh_breaker_read(NULL, bh_str(""), 0, &view);
     bh_breaker_free(NULL);
 
     ck_assert_int_eq(bh_breaker_new(&breaker, &settings, random), BH_OK);
-    bh_breaker_permit(breaker, 0, NULL);
-    bh_breaker_read(breaker, 0, NULL);
-    ck_assert_int_eq(bh_breaker_open(breaker, -2, 0), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_breaker_open(breaker, INT64_MAX, 0), BH_ERR_ARGUMENT);
-    bh_breaker_permit(breaker, 0, &permit);
-    ck_assert_int_eq(bh_breaker_record(breaker, NULL, &call, 0), 0);
-    ck_assert_int_eq(bh_breaker_record(breaker, &permit, NULL, 0), 0);
-    ck_assert_int_eq(bh_breaker_record(breaker, &(bh_permit){permit.generation, 2, 0}, &call, 0), 0);
-    ck_assert_int_eq(bh_breaker_record(breaker, &(bh_permit){permit.generation, INT64_MIN, 0}, &call, 0), 0);
+    bh_breaker_permit(breaker, bh_str(""), 0, NULL);
+    bh_breaker_read(breaker, bh_str(""), 0, NULL);
+    ck_assert_int_eq(bh_breaker_open(breaker, bh_str(""), -2, 0), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_breaker_open(breaker, bh_str(""), INT64_MAX, 0), BH_ERR_ARGUMENT);
+    bh_breaker_permit(breaker, bh_str(""), 0, &permit);
+    ck_assert_int_eq(bh_breaker_record(breaker, bh_str(""), NULL, &call, 0), 0);
+    ck_assert_int_eq(bh_breaker_record(breaker, bh_str(""), &permit, NULL, 0), 0);
+    ck_assert_int_eq(bh_breaker_record(breaker, bh_str(""), &(bh_permit){permit.generation, 2, 0}, &call, 0), 0);
+    ck_assert_int_eq(bh_breaker_record(breaker, bh_str(""), &(bh_permit){permit.generation, INT64_MIN, 0}, &call, 0),
+                     0);
     call.kind = (bh_call_kind)99;
-    ck_assert_int_eq(bh_breaker_record(breaker, &permit, &call, 0), 0);
+    ck_assert_int_eq(bh_breaker_record(breaker, bh_str(""), &permit, &call, 0), 0);
     call.kind = BH_CALL_SUCCESS;
-    ck_assert_int_eq(bh_breaker_record(breaker, &permit, &call, INT64_MAX), 1);
-    bh_breaker_read(breaker, INT64_MIN, &view);
+    ck_assert_int_eq(bh_breaker_record(breaker, bh_str(""), &permit, &call, INT64_MAX), 1);
+    bh_breaker_read(breaker, bh_str(""), INT64_MIN, &view);
     ck_assert_int_eq(view.state, BH_BREAKER_CLOSED);
     bh_breaker_free(breaker);
 }

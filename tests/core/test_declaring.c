@@ -1,5 +1,6 @@
 #include "suites.h"
 #include "vectors.h"
+#include "topology/internal.h"
 
 #include <backhop/adapter/declaring.h>
 #include <stdio.h>
@@ -489,14 +490,14 @@ START_TEST(a_consumer_needs_the_least_permissions)
     bh_policy *policy = fixed_policy();
     bh_topology *topology;
     ck_assert_int_eq(bh_topology_new(&topology, bh_str("or.ders")), BH_OK);
-    ck_assert_uint_eq(bh_topology_permission(topology, BH_MODE_NONE, BH_PERMISSION_READ).size, 0); /* not built */
+    ck_assert_uint_eq(bh__topology_permission(topology, BH_MODE_NONE, BH__PERMISSION_READ).size, 0); /* not built */
     ck_assert_int_eq(bh_topology_set_strategy(topology, permissions[_i].strategy), BH_OK);
     ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
     bh_mode mode = permissions[_i].mode;
-    ck_assert_str_eq(bh_topology_permission(topology, mode, BH_PERMISSION_CONFIGURE).data, permissions[_i].configure);
-    ck_assert_str_eq(bh_topology_permission(topology, mode, BH_PERMISSION_WRITE).data, permissions[_i].write);
-    ck_assert_str_eq(bh_topology_permission(topology, mode, BH_PERMISSION_READ).data, permissions[_i].read);
-    ck_assert_uint_eq(bh_topology_permission(topology, (bh_mode)3, BH_PERMISSION_READ).size, 0);
+    ck_assert_str_eq(bh__topology_permission(topology, mode, BH__PERMISSION_CONFIGURE).data, permissions[_i].configure);
+    ck_assert_str_eq(bh__topology_permission(topology, mode, BH__PERMISSION_WRITE).data, permissions[_i].write);
+    ck_assert_str_eq(bh__topology_permission(topology, mode, BH__PERMISSION_READ).data, permissions[_i].read);
+    ck_assert_uint_eq(bh__topology_permission(topology, (bh_mode)3, BH__PERMISSION_READ).size, 0);
     bh_topology_free(topology);
     bh_policy_free(policy);
 }

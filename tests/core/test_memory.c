@@ -4,6 +4,7 @@
  */
 #include "events/internal.h"
 #include "history/internal.h"
+#include "plan/internal.h"
 #include "policy/internal.h"
 #include "relay/internal.h"
 #include "topology/internal.h"
@@ -226,8 +227,8 @@ static void decide(decision *self, bh_strategy strategy, long failing)
                       random_argument()));
     if (strategy != BH_STRATEGY_REJECT && strategy != BH_STRATEGY_NATIVE)
         TRY(self, BH_OK,
-            bh_plan_adopt(self->plan, self->delivery, self->history, self->policy, self->topology,
-                          INT64_C(1700000100000), random_argument()));
+            bh__plan_adopt(self->plan, self->delivery, self->history, self->policy, self->topology,
+                           INT64_C(1700000100000), random_argument()));
     make_plan(self, BH_OUTCOME_FAILED, "507 queue is full");
 }
 
@@ -553,7 +554,7 @@ START_TEST(test_a_ledger_allocates_nothing_where_no_more_is_in_hand_than_before)
 END_TEST
 
 static bh_breaker *breaker;
-static bh_breakers *breakers;
+static bh_breaker *breakers;
 
 static void play_breakers(decision *self)
 {
@@ -561,14 +562,15 @@ static void play_breakers(decision *self)
     bh_permit permit = {0, 0, 0};
     bh_breaker_defaults(&settings);
     TRY(self, BH_OK, bh_breaker_new(&breaker, &settings, (bh_bytes){random_bytes, BH_BREAKER_RANDOM_BYTES}));
-    TRY(self, BH_OK, bh_breakers_new(&breakers, &settings, (bh_bytes){random_bytes, BH_BREAKER_RANDOM_BYTES}));
-    TRY(self, BH_OK, bh_breakers_permit(breakers, bh_str("a.example"), 0, &permit));
+    settings.by_key = 1;
+    TRY(self, BH_OK, bh_breaker_new(&breakers, &settings, (bh_bytes){random_bytes, BH_BREAKER_RANDOM_BYTES}));
+    TRY(self, BH_OK, bh_breaker_permit(breakers, bh_str("a.example"), 0, &permit));
     self->different += permit.generation == 0;
 }
 
 static void drop_breakers(decision *self)
 {
-    bh_breakers_free(breakers);
+    bh_breaker_free(breakers);
     bh_breaker_free(breaker);
     free_all(self);
 }
@@ -628,10 +630,10 @@ static void use_breaker(int64_t now_ms)
 {
     bh_permit permits[40];
     for (int64_t i = 0; i < 40; i++)
-        bh_breaker_permit(breaker, now_ms + i * 3000, &permits[i]);
+        bh_breaker_permit(breaker, bh_str(""), now_ms + i * 3000, &permits[i]);
     for (int64_t i = 0; i < 40; i++) {
         bh_call call = {.kind = i % 3 ? BH_CALL_FAILURE : BH_CALL_SUCCESS, .error_class = bh_str("TimeoutError")};
-        bh_breaker_record(breaker, &permits[i], &call, now_ms + 120000);
+        bh_breaker_record(breaker, bh_str(""), &permits[i], &call, now_ms + 120000);
     }
 }
 
@@ -644,7 +646,7 @@ START_TEST(test_a_breaker_allocates_nothing_after_it_was_made)
     int64_t generation = 0;
     for (int64_t now_ms = 0; now_ms < 1000000; now_ms += 130000) {
         use_breaker(now_ms);
-        bh_breaker_read(breaker, now_ms, &view);
+        bh_breaker_read(breaker, bh_str(""), now_ms, &view);
         generation = view.generation;
     }
     long count = allocations_count();
@@ -656,7 +658,7 @@ START_TEST(test_a_breaker_allocates_nothing_after_it_was_made)
 END_TEST
 
 /* A relay, and a copy of it as the worker's; its decisions on a dead letter of its queue and on a stray one. */
-static bh_relay *relay, *relay_copy;
+static bh__relay *relay, *relay_copy;
 
 static void fill_dead_letter(decision *self, const char *queue)
 {
@@ -673,12 +675,12 @@ static void fill_dead_letter(decision *self, const char *queue)
 
 static void relay_one(decision *self, const char *queue)
 {
-    bh_dead_letter letter;
+    bh__dead_letter letter;
     fill_dead_letter(self, queue);
-    TRY(self, BH_OK, bh_relay_read(relay_copy, self->delivery, self->history, &letter));
+    TRY(self, BH_OK, bh__relay_read(relay_copy, self->delivery, self->history, &letter));
     TRY(self, BH_OK,
-        bh_relay_plan(relay_copy, self->plan, self->delivery, self->history, 1, INT64_C(1700000100000),
-                      random_argument()));
+        bh__relay_plan(relay_copy, self->plan, self->delivery, self->history, 1, INT64_C(1700000100000),
+                       random_argument()));
     if (!bh__same(letter.queue, bh_str(strcmp(queue, "stray") == 0 ? "" : queue)))
         self->different++;
 }
@@ -688,12 +690,12 @@ static void play_relay(decision *self)
     TRY(self, BH_OK, bh_delivery_new(&self->delivery));
     TRY(self, BH_OK, bh_history_new(&self->history));
     TRY(self, BH_OK, bh_plan_new(&self->plan));
-    TRY(self, BH_OK, bh_relay_new(&relay));
-    TRY(self, BH_OK, bh_relay_set_namespace(relay, bh_str("mine")));
-    TRY(self, BH_OK, bh_relay_add_queue(relay, bh_str("email"), NULL));
-    TRY(self, BH_OK, bh_relay_add_queue(relay, bh_str("webhook.*"), NULL));
-    TRY(self, BH_OK, bh_relay_build(relay));
-    bh_bytes line = bh_relay_policy_line(relay, BH_QUEUE_QUORUM, bh_str("it's"));
+    TRY(self, BH_OK, bh__relay_new(&relay));
+    TRY(self, BH_OK, bh__relay_set_namespace(relay, bh_str("mine")));
+    TRY(self, BH_OK, bh__relay_add_queue(relay, bh_str("email"), NULL));
+    TRY(self, BH_OK, bh__relay_add_queue(relay, bh_str("webhook.*"), NULL));
+    TRY(self, BH_OK, bh__relay_build(relay));
+    bh_bytes line = bh__relay_policy_line(relay, BH_QUEUE_QUORUM, bh_str("it's"));
     if (line.size != 0 && line.data[line.size - 1] != '\'')
         self->different++; /* part of a command */
     TRY(self, BH_OK, bh__relay_copy(&relay_copy, relay));
@@ -704,8 +706,8 @@ static void play_relay(decision *self)
 
 static void drop_relay(decision *self)
 {
-    bh_relay_free(relay);
-    bh_relay_free(relay_copy);
+    bh__relay_free(relay);
+    bh__relay_free(relay_copy);
     free_all(self);
 }
 

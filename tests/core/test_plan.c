@@ -2,10 +2,11 @@
 #include "suites.h"
 #include "vectors.h"
 #include "../reading.h"
+#include "plan/internal.h"
 
 #include <math.h>
 
-static vectors all, adopted; /* of bh_plan_adopt */
+static vectors all, adopted; /* of bh__plan_adopt */
 
 static const vector_name outcomes[] = {
     {"ok", BH_OUTCOME_OK},
@@ -257,7 +258,7 @@ static bh_status decide(const vector *v, bh_plan *plan, const bh_delivery *d, co
     const json_t *now = vector_get(v, "now_ms");
     int64_t now_ms = now ? vector_int(v, "now_ms", now) : DEFAULT_NOW_MS;
     if (v >= adopted.cases && v < adopted.cases + adopted.count)
-        return bh_plan_adopt(plan, d, h, p, t, now_ms, random_bytes);
+        return bh__plan_adopt(plan, d, h, p, t, now_ms, random_bytes);
     if (json_is_true(vector_get(v, "guard")))
         return bh_plan_guard(plan, d, h, p, t, now_ms, random_bytes);
     return bh_plan_make(plan, d, h, p, t, outcome_of(v), error ? vector_bytes(v, "error", error) : bh_str(""),
@@ -501,11 +502,11 @@ START_TEST(missing_arguments_are_refused)
     ck_assert_int_eq(bh_plan_guard(plan, d, NULL, p, t, 0, random), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_plan_guard(plan, d, h, NULL, t, 0, random), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_plan_guard(plan, d, h, p, NULL, 0, random), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_plan_adopt(NULL, d, h, p, t, 0, random), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_plan_adopt(plan, NULL, h, p, t, 0, random), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_plan_adopt(plan, d, NULL, p, t, 0, random), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_plan_adopt(plan, d, h, NULL, t, 0, random), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_plan_adopt(plan, d, h, p, NULL, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh__plan_adopt(NULL, d, h, p, t, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh__plan_adopt(plan, NULL, h, p, t, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh__plan_adopt(plan, d, NULL, p, t, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh__plan_adopt(plan, d, h, NULL, t, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh__plan_adopt(plan, d, h, p, NULL, 0, random), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_plan_replay(NULL, d, h, t, random), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_plan_replay(plan, NULL, h, t, random), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_plan_replay(plan, d, NULL, t, random), BH_ERR_ARGUMENT);

@@ -6,9 +6,9 @@
 static vectors all;
 
 static const vector_name deaths[] = {
-    {"rejected", BH_DEATH_REJECTED}, {"expired", BH_DEATH_EXPIRED},
-    {"maxlen", BH_DEATH_MAXLEN},     {"delivery_limit", BH_DEATH_DELIVERY_LIMIT},
-    {"other", BH_DEATH_OTHER},       {NULL, 0},
+    {"rejected", BH__DEATH_REJECTED}, {"expired", BH__DEATH_EXPIRED},
+    {"maxlen", BH__DEATH_MAXLEN},     {"delivery_limit", BH__DEATH_DELIVERY_LIMIT},
+    {"other", BH__DEATH_OTHER},       {NULL, 0},
 };
 
 static const vector_name treatments[] = {
@@ -19,7 +19,7 @@ static const vector_name treatments[] = {
 };
 
 /* A name or pattern; or a list of it and its policy. */
-static bh_status add_queue(const vector *v, const json_t *entry, bh_relay *relay)
+static bh_status add_queue(const vector *v, const json_t *entry, bh__relay *relay)
 {
     const json_t *name = json_is_array(entry) ? json_array_get(entry, 0) : entry;
     const json_t *policy = json_is_array(entry) ? json_array_get(entry, 1) : vector_get(v, "policy");
@@ -28,40 +28,40 @@ static bh_status add_queue(const vector *v, const json_t *entry, bh_relay *relay
     ck_assert_int_eq(bh_policy_new(&made), BH_OK);
     if (vector_fill_policy(v, policy, made, &field))
         vector_fail(v, field, "was refused");
-    bh_status status = bh_relay_add_queue(relay, vector_bytes(v, "queues", name), made);
+    bh_status status = bh__relay_add_queue(relay, vector_bytes(v, "queues", name), made);
     bh_policy_free(made);
     return status;
 }
 
-static bh_status fill_relay(const vector *v, bh_relay *relay)
+static bh_status fill_relay(const vector *v, bh__relay *relay)
 {
     const json_t *json = vector_get(v, "relay");
     bh_status status = BH_OK;
     vector_keys(v, "relay", json, "queues namespace queue_type stripes outcomes");
     if (json_object_get(json, "namespace"))
-        status = bh_relay_set_namespace(relay, vector_bytes(v, "namespace", json_object_get(json, "namespace")));
+        status = bh__relay_set_namespace(relay, vector_bytes(v, "namespace", json_object_get(json, "namespace")));
     if (status == BH_OK && json_object_get(json, "queue_type"))
-        status = bh_relay_set_queue_type(
+        status = bh__relay_set_queue_type(
             relay,
             (bh_queue_type)vector_name_value(v, "queue_type", json_object_get(json, "queue_type"), vector_queue_types));
     if (status == BH_OK && json_object_get(json, "stripes"))
-        status = bh_relay_set_stripes(relay, (int)vector_int(v, "stripes", json_object_get(json, "stripes")));
+        status = bh__relay_set_stripes(relay, (int)vector_int(v, "stripes", json_object_get(json, "stripes")));
     const json_t *outcomes = json_object_get(json, "outcomes");
     for (size_t i = 0; status == BH_OK && i < json_array_size(outcomes); i++) {
         const json_t *row = json_array_get(outcomes, i);
-        status = bh_relay_set_outcome(relay,
-                                      (bh_death_reason)vector_name_value(v, "outcomes", json_array_get(row, 0), deaths),
-                                      (bh_outcome)vector_name_value(v, "outcomes", json_array_get(row, 1), treatments));
+        status = bh__relay_set_outcome(
+            relay, (bh__death_reason)vector_name_value(v, "outcomes", json_array_get(row, 0), deaths),
+            (bh_outcome)vector_name_value(v, "outcomes", json_array_get(row, 1), treatments));
     }
     const json_t *queues = json_object_get(json, "queues");
     for (size_t i = 0; status == BH_OK && i < json_array_size(queues); i++)
         status = add_queue(v, json_array_get(queues, i), relay);
-    return status == BH_OK ? bh_relay_build(relay) : status;
+    return status == BH_OK ? bh__relay_build(relay) : status;
 }
 
 /* Reads and decides, on a delivery that is filled anew, as a message is. */
-static bh_status decide(const vector *v, bh_relay *relay, bh_plan *plan, bh_delivery *d, bh_history *h,
-                        bh_dead_letter *letter)
+static bh_status decide(const vector *v, bh__relay *relay, bh_plan *plan, bh_delivery *d, bh_history *h,
+                        bh__dead_letter *letter)
 {
     char random[BH_PLAN_RANDOM_BYTES];
     const json_t *now = vector_get(v, "now_ms");
@@ -70,9 +70,9 @@ static bh_status decide(const vector *v, bh_relay *relay, bh_plan *plan, bh_deli
     bh_delivery_clear(d);
     if (vector_fill_delivery(v, vector_get(v, "delivery"), d))
         vector_fail(v, "delivery", "could not be filled");
-    ck_assert_int_eq(bh_relay_read(relay, d, h, letter), BH_OK);
-    return bh_relay_plan(relay, plan, d, h, !there || json_is_true(there),
-                         now ? vector_int(v, "now_ms", now) : DEFAULT_NOW_MS, (bh_bytes){random, sizeof random});
+    ck_assert_int_eq(bh__relay_read(relay, d, h, letter), BH_OK);
+    return bh__relay_plan(relay, plan, d, h, !there || json_is_true(there),
+                          now ? vector_int(v, "now_ms", now) : DEFAULT_NOW_MS, (bh_bytes){random, sizeof random});
 }
 
 static void compare_names(vector *v, const bh_topology *t)
@@ -82,12 +82,12 @@ static void compare_names(vector *v, const bh_topology *t)
         same_bytes(v, "declared", vector_bytes(v, "declared", json_array_get(declared, i)), declaration_at(t, i).name);
 }
 
-static void compare(vector *v, bh_relay *relay)
+static void compare(vector *v, bh__relay *relay)
 {
     bh_delivery *d = NULL;
     bh_history *h = NULL;
     bh_plan *plan = NULL;
-    bh_dead_letter letter;
+    bh__dead_letter letter;
     ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
     ck_assert_int_eq(bh_history_new(&h), BH_OK);
     ck_assert_int_eq(bh_plan_new(&plan), BH_OK);
@@ -97,8 +97,8 @@ static void compare(vector *v, bh_relay *relay)
     compare_names(v, relay->topology);
     const json_t *vhost = vector_get(v, "vhost");
     bh_bytes host = vhost ? vector_bytes(v, "vhost", vhost) : bh_str("/");
-    expect_bytes(v, v->expect, "quorum_policy", bh_relay_policy_line(relay, BH_QUEUE_QUORUM, host));
-    expect_bytes(v, v->expect, "classic_policy", bh_relay_policy_line(relay, BH_QUEUE_CLASSIC, host));
+    expect_bytes(v, v->expect, "quorum_policy", bh__relay_policy_line(relay, BH_QUEUE_QUORUM, host));
+    expect_bytes(v, v->expect, "classic_policy", bh__relay_policy_line(relay, BH_QUEUE_CLASSIC, host));
     if (vector_get(v, "delivery")) {
         decide(v, relay, plan, d, h, &letter); /* twice: the first letter leaves nothing behind */
         ck_assert_int_eq(decide(v, relay, plan, d, h, &letter), BH_OK);
@@ -127,21 +127,21 @@ START_TEST(a_vector)
     vector_begin(
         v, "relay policy delivery is_there vhost now_ms random frame_max",
         "status error queue death first_published rejected_queue declared quorum_policy classic_policy " PLAN_KEYS);
-    bh_relay *relay = NULL;
-    ck_assert_int_eq(bh_relay_new(&relay), BH_OK);
+    bh__relay *relay = NULL;
+    ck_assert_int_eq(bh__relay_new(&relay), BH_OK);
     bh_status status = fill_relay(v, relay);
-    if (expect_status(v, status, bh_relay_error(relay)))
+    if (expect_status(v, status, bh__relay_error(relay)))
         compare(v, relay);
     else
-        expect_error(v, v->expect, bh_relay_error(relay));
-    bh_relay_free(relay);
+        expect_error(v, v->expect, bh__relay_error(relay));
+    bh__relay_free(relay);
     vector_end(v);
 }
 END_TEST
 
 /* --- Calls ------------------------------------------------------------------------------------------------------ */
 
-static bh_relay *relay;
+static bh__relay *relay;
 static bh_delivery *d;
 static bh_history *h;
 static bh_plan *plan;
@@ -150,7 +150,7 @@ static const bh_bytes random = {zeros, sizeof zeros};
 
 static void set_up(void)
 {
-    ck_assert_int_eq(bh_relay_new(&relay), BH_OK);
+    ck_assert_int_eq(bh__relay_new(&relay), BH_OK);
     ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
     ck_assert_int_eq(bh_history_new(&h), BH_OK);
     ck_assert_int_eq(bh_plan_new(&plan), BH_OK);
@@ -161,49 +161,49 @@ static void tear_down(void)
     bh_plan_free(plan);
     bh_history_free(h);
     bh_delivery_free(d);
-    bh_relay_free(relay);
+    bh__relay_free(relay);
 }
 
 START_TEST(missing_arguments_are_refused)
 {
-    bh_dead_letter letter;
+    bh__dead_letter letter;
     bh_bytes none = {NULL, 0};
-    ck_assert_int_eq(bh_relay_new(NULL), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_relay_add_queue(NULL, bh_str("email"), NULL), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_relay_add_queue(relay, none, NULL), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_relay_set_queue_type(NULL, BH_QUEUE_QUORUM), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_relay_set_queue_type(relay, (bh_queue_type)9), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_relay_set_namespace(NULL, bh_str("ns")), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_relay_set_stripes(relay, 0), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_relay_set_outcome(NULL, BH_DEATH_EXPIRED, BH_OUTCOME_FAILED), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_relay_set_outcome(relay, BH_DEATH_EXPIRED, BH_OUTCOME_OK), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_relay_set_outcome(relay, BH_DEATH_OTHER, BH_OUTCOME_FAILED), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_relay_build(NULL), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_relay_read(relay, NULL, h, &letter), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_relay_read(relay, d, NULL, &letter), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_relay_read(relay, d, h, NULL), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh__relay_new(NULL), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh__relay_add_queue(NULL, bh_str("email"), NULL), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh__relay_add_queue(relay, none, NULL), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh__relay_set_queue_type(NULL, BH_QUEUE_QUORUM), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh__relay_set_queue_type(relay, (bh_queue_type)9), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh__relay_set_namespace(NULL, bh_str("ns")), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh__relay_set_stripes(relay, 0), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh__relay_set_outcome(NULL, BH__DEATH_EXPIRED, BH_OUTCOME_FAILED), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh__relay_set_outcome(relay, BH__DEATH_EXPIRED, BH_OUTCOME_OK), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh__relay_set_outcome(relay, BH__DEATH_OTHER, BH_OUTCOME_FAILED), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh__relay_build(NULL), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh__relay_read(relay, NULL, h, &letter), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh__relay_read(relay, d, NULL, &letter), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh__relay_read(relay, d, h, NULL), BH_ERR_ARGUMENT);
     ck_assert_uint_eq(letter.queue.size, 0);
     ck_assert_uint_eq(letter.text.size, 0);
-    ck_assert_int_eq(bh_relay_plan(relay, NULL, d, h, 1, 0, random), BH_ERR_ARGUMENT);
-    ck_assert_uint_eq(bh_relay_error(NULL).size, 0);
-    bh_relay_free(NULL);
+    ck_assert_int_eq(bh__relay_plan(relay, NULL, d, h, 1, 0, random), BH_ERR_ARGUMENT);
+    ck_assert_uint_eq(bh__relay_error(NULL).size, 0);
+    bh__relay_free(NULL);
 }
 END_TEST
 
 START_TEST(nothing_is_read_before_it_is_built_nor_decided_before_it_is_read)
 {
-    bh_dead_letter letter;
-    ck_assert_int_eq(bh_relay_build(relay), BH_ERR_STATE);
-    ck_assert_int_eq(bh_relay_add_queue(relay, bh_str("email"), NULL), BH_OK);
-    ck_assert_int_eq(bh_relay_read(relay, d, h, &letter), BH_ERR_STATE);
-    ck_assert_uint_eq(bh_relay_policy_line(relay, BH_QUEUE_QUORUM, bh_str("/")).size, 0);
-    ck_assert_int_eq(bh_relay_build(relay), BH_OK);
-    ck_assert_int_eq(bh_relay_plan(relay, plan, d, h, 1, 0, random), BH_ERR_STATE);
-    ck_assert_int_eq(bh_relay_read(relay, d, h, &letter), BH_OK);
-    ck_assert_int_eq(bh_relay_plan(relay, plan, d, h, 1, 0, random), BH_OK);
-    ck_assert_int_eq(bh_relay_add_queue(relay, bh_str("webhook.*"), NULL), BH_OK);
-    ck_assert_int_eq(bh_relay_plan(relay, plan, d, h, 1, 0, random), BH_ERR_STATE);
-    ck_assert_int_eq(bh_relay_build(relay), BH_OK);
+    bh__dead_letter letter;
+    ck_assert_int_eq(bh__relay_build(relay), BH_ERR_STATE);
+    ck_assert_int_eq(bh__relay_add_queue(relay, bh_str("email"), NULL), BH_OK);
+    ck_assert_int_eq(bh__relay_read(relay, d, h, &letter), BH_ERR_STATE);
+    ck_assert_uint_eq(bh__relay_policy_line(relay, BH_QUEUE_QUORUM, bh_str("/")).size, 0);
+    ck_assert_int_eq(bh__relay_build(relay), BH_OK);
+    ck_assert_int_eq(bh__relay_plan(relay, plan, d, h, 1, 0, random), BH_ERR_STATE);
+    ck_assert_int_eq(bh__relay_read(relay, d, h, &letter), BH_OK);
+    ck_assert_int_eq(bh__relay_plan(relay, plan, d, h, 1, 0, random), BH_OK);
+    ck_assert_int_eq(bh__relay_add_queue(relay, bh_str("webhook.*"), NULL), BH_OK);
+    ck_assert_int_eq(bh__relay_plan(relay, plan, d, h, 1, 0, random), BH_ERR_STATE);
+    ck_assert_int_eq(bh__relay_build(relay), BH_OK);
     ck_assert_uint_eq(relay->served_count, 2);
     ck_assert(!relay->served[0].is_pattern);
     ck_assert(relay->served[1].is_pattern);

@@ -5,9 +5,10 @@
 #include "../topologies.h"
 #include "fuzz.h"
 #include "../reading.h"
+#include "plan/internal.h"
+#include "relay/relay.h"
 
 #include <backhop/adapter.h>
-#include <backhop/adapter/relay.h>
 #include <string.h>
 
 #define MOST_MESSAGES 4
@@ -643,7 +644,7 @@ static void check_adopt(bh_plan *plan, const bh_delivery *d, const bh_history *h
                         const bh_topology *t, int64_t now_ms, bh_bytes random_argument)
 {
     int copies = bh_topology_strategy(t) != BH_STRATEGY_REJECT && bh_topology_strategy(t) != BH_STRATEGY_NATIVE;
-    bh_status status = bh_plan_adopt(plan, d, h, policy, t, now_ms, random_argument);
+    bh_status status = bh__plan_adopt(plan, d, h, policy, t, now_ms, random_argument);
     CHECK(copies ? status == BH_OK || status == BH_ERR_FRAME : status == BH_ERR_STRATEGY);
     if (status != BH_OK)
         return;
@@ -749,18 +750,18 @@ static void run_message(input *in, bh_delivery *delivery, bh_history *history, b
 }
 
 /* Whatever x-death says: a copy goes to a queue that the relay serves, or to the unroutable one. */
-static void check_relay(bh_relay *relay, bh_delivery *delivery, bh_history *history, bh_plan *plan, unsigned is_there)
+static void check_relay(bh__relay *relay, bh_delivery *delivery, bh_history *history, bh_plan *plan, unsigned is_there)
 {
     static const char zeros[BH_PLAN_RANDOM_BYTES];
     bh_bytes random_argument = {zeros, sizeof zeros};
-    bh_dead_letter letter;
-    CHECK(bh_relay_read(relay, delivery, history, &letter) == BH_OK);
+    bh__dead_letter letter;
+    CHECK(bh__relay_read(relay, delivery, history, &letter) == BH_OK);
     bh_bytes queue = letter.queue;
     CHECK(letter.is_served == (queue.size > 0));
     CHECK(queue.size == 0 || equal(queue, bh_str("work")) || begins(queue, "hand"));
     CHECK(is_utf8(checked(letter.text)) && letter.text.size > 0);
     bh_status status =
-        bh_relay_plan(relay, plan, delivery, history, (int)is_there, INT64_C(1700000000000), random_argument);
+        bh__relay_plan(relay, plan, delivery, history, (int)is_there, INT64_C(1700000000000), random_argument);
     CHECK(status == BH_OK || status == BH_ERR_FRAME);
     if (status != BH_OK)
         return;
@@ -782,21 +783,21 @@ static void check_relay(bh_relay *relay, bh_delivery *delivery, bh_history *hist
     }
 }
 
-static bh_relay *make_relay(void)
+static bh__relay *make_relay(void)
 {
-    bh_relay *relay;
-    CHECK(bh_relay_new(&relay) == BH_OK);
-    CHECK(bh_relay_add_queue(relay, bh_str("work"), NULL) == BH_OK);
-    CHECK(bh_relay_add_queue(relay, bh_str("hand*"), NULL) == BH_OK);
-    CHECK(bh_relay_set_outcome(relay, BH_DEATH_EXPIRED, BH_OUTCOME_FAILED) == BH_OK);
-    CHECK(bh_relay_build(relay) == BH_OK);
+    bh__relay *relay;
+    CHECK(bh__relay_new(&relay) == BH_OK);
+    CHECK(bh__relay_add_queue(relay, bh_str("work"), NULL) == BH_OK);
+    CHECK(bh__relay_add_queue(relay, bh_str("hand*"), NULL) == BH_OK);
+    CHECK(bh__relay_set_outcome(relay, BH__DEATH_EXPIRED, BH_OUTCOME_FAILED) == BH_OK);
+    CHECK(bh__relay_build(relay) == BH_OK);
     return relay;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static message m;
-    static bh_relay *relay;
+    static bh__relay *relay;
     static const bh_series all_series[] = {BH_SERIES_R5, BH_SERIES_R10, BH_SERIES_R20, BH_SERIES_R40};
     input in = {(const char *)data, size};
     bh_topology *topology;

@@ -26,14 +26,14 @@ static rig *rig_with(bh_breaker *breaker, int at)
 
 static void open_until_closed(bh_breaker *breaker)
 {
-    ck_assert_int_eq(bh_breaker_open(breaker, BH_BREAKER_NEVER, now_ms()), BH_OK);
+    ck_assert_int_eq(bh_breaker_open(breaker, bh_str(""), BH_BREAKER_NEVER, now_ms()), BH_OK);
 }
 
 /* Each probe that failed began two generations: half-open, and open again. */
 static int count_probes(bh_breaker *breaker)
 {
     bh_breaker_view view;
-    bh_breaker_read(breaker, now_ms(), &view);
+    bh_breaker_read(breaker, bh_str(""), now_ms(), &view);
     return (int)(view.generation / 2);
 }
 
@@ -144,7 +144,7 @@ START_TEST(a_held_message_cannot_be_taken_and_the_descriptor_is_quiet)
     expect_status(r->worker, bh_worker_take(r->worker, &taken, 300), BH_ERR_TIMEOUT);
     rig_forget_events(r);
     ck_assert_int_eq(rig_wait_readable(r, 300), 0);
-    bh_breaker_close(breaker, now_ms());
+    bh_breaker_close(breaker, bh_str(""), now_ms());
     ck_assert_int_eq(rig_wait_readable(r, LIMIT_MS), 1);
     rig_take(r, "first");
     expect_attempt(r, 1);
@@ -167,7 +167,7 @@ START_TEST(a_breaker_serves_two_workers)
     rig_publish(other, "work.a", "second");
     rig_await(other, BH_EVENT_BREAKER_OPENED);
     rig_expect_silence(other, 300);
-    bh_breaker_close(breaker, now_ms());
+    bh_breaker_close(breaker, bh_str(""), now_ms());
     rig_take(other, "second");
     rig_succeed(other);
     rig_take(one, "first");
@@ -186,9 +186,9 @@ START_TEST(an_idle_worker_emits_a_change_by_hand)
     rig *r = rig_with(breaker, setup_first());
     open_until_closed(breaker);
     rig_await(r, BH_EVENT_BREAKER_OPENED);
-    bh_breaker_close(breaker, now_ms());
+    bh_breaker_close(breaker, bh_str(""), now_ms());
     rig_await(r, BH_EVENT_BREAKER_CLOSED);
-    bh_breaker_disable(breaker, now_ms());
+    bh_breaker_disable(breaker, bh_str(""), now_ms());
     rig_await(r, BH_EVENT_BREAKER_CLOSED);
     expect_part(bh_event_text(r->event), "disabled");
     rig_free(r);
@@ -252,7 +252,7 @@ START_TEST(a_stop_while_it_is_open_loses_nothing)
     rig_await(r, BH_EVENT_BREAKER_OPENED);
     rig_stop_worker(r);
     broker_await_depth(r->broker, r->queue, COUNT);
-    bh_breaker_close(breaker, now_ms());
+    bh_breaker_close(breaker, bh_str(""), now_ms());
     rig_make_worker(r);
     expect_ok(r->worker, bh_worker_set_breaker(r->worker, breaker));
     rig_connect(r);
@@ -281,7 +281,7 @@ START_TEST(a_lost_connection_while_it_is_open_loses_nothing)
     rig_await(r, BH_EVENT_DISCONNECTED);
     rig_await(r, BH_EVENT_CONNECTED);
     rig_expect_silence(r, 300);
-    bh_breaker_close(breaker, now_ms());
+    bh_breaker_close(breaker, bh_str(""), now_ms());
     rig_take(r, "first");
     expect_attempt(r, 1);
     rig_succeed(r);
@@ -303,7 +303,7 @@ START_TEST(messages_that_are_held_too_long_wait_without_an_attempt)
     expect_ok(r->worker, bh_worker_set_event(r->worker, BH_EVENT_DEFERRED, 1));
     rig_start(r);
     int64_t start = now_ms();
-    ck_assert_int_eq(bh_breaker_open(breaker, start + PAUSE, start), BH_OK);
+    ck_assert_int_eq(bh_breaker_open(breaker, bh_str(""), start + PAUSE, start), BH_OK);
     broker_publish_numbers(r->broker, r->queue, COUNT);
     rig_await(r, BH_EVENT_BREAKER_OPENED);
     rig_expect_silence(r, 29000);

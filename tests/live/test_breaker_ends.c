@@ -46,7 +46,7 @@ static void await_state(bh_breaker *breaker, bh_breaker_state state)
 {
     bh_breaker_view view = {.state = BH_BREAKER_DISABLED};
     for (int64_t end = now_ms() + LIMIT_MS; view.state != state && now_ms() < end; pause_ms(1))
-        bh_breaker_read(breaker, now_ms(), &view);
+        bh_breaker_read(breaker, bh_str(""), now_ms(), &view);
     ck_assert_int_eq(view.state, state);
 }
 

@@ -1,8 +1,7 @@
 #include "setups.h"
 #include "suites.h"
+#include "worker/interface/relay.h"
 
-#include <backhop/adapter/relay.h>
-#include <backhop/worker.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +12,7 @@
 /* A relay beside the rig's broker and names; the rig's worker runs it. Work queues are the user's. */
 typedef struct relaying {
     rig *rig;
-    bh_relay *relay;
+    bh__relay *relay;
     char web[300];    /* a second work queue, which a pattern matches */
     char parked[320]; /* of it */
 } relaying;
@@ -25,8 +24,8 @@ static relaying set_up(void)
     rig_leave_work_queue(r);
     snprintf(self.web, sizeof self.web, "%s.web.acme", r->ns);
     snprintf(self.parked, sizeof self.parked, "%s.parked", self.web);
-    ck_assert_int_eq(bh_relay_new(&self.relay), BH_OK);
-    ck_assert_int_eq(bh_relay_set_namespace(self.relay, bh_str(r->ns)), BH_OK);
+    ck_assert_int_eq(bh__relay_new(&self.relay), BH_OK);
+    ck_assert_int_eq(bh__relay_set_namespace(self.relay, bh_str(r->ns)), BH_OK);
     rig_prepare(r);
     broker_remove_later(rig_name(r, "rejected"));
     broker_remove_later(self.parked);
@@ -37,14 +36,14 @@ static void add_queues(relaying *self)
 {
     char pattern[300];
     snprintf(pattern, sizeof pattern, "%s.web.*", self->rig->ns);
-    ck_assert_int_eq(bh_relay_add_queue(self->relay, bh_str(self->rig->queue), self->rig->policy), BH_OK);
-    ck_assert_int_eq(bh_relay_add_queue(self->relay, bh_str(pattern), self->rig->policy), BH_OK);
-    ck_assert_int_eq(bh_relay_build(self->relay), BH_OK);
+    ck_assert_int_eq(bh__relay_add_queue(self->relay, bh_str(self->rig->queue), self->rig->policy), BH_OK);
+    ck_assert_int_eq(bh__relay_add_queue(self->relay, bh_str(pattern), self->rig->policy), BH_OK);
+    ck_assert_int_eq(bh__relay_build(self->relay), BH_OK);
 }
 
 static void make_worker(relaying *self)
 {
-    ck_assert_int_eq(bh_worker_new_relay(&self->rig->worker, self->relay), BH_OK);
+    ck_assert_int_eq(bh__worker_new_relay(&self->rig->worker, self->relay), BH_OK);
     expect_ok(self->rig->worker, bh_worker_set_event(self->rig->worker, BH_EVENT_RETRIED, 1));
 }
 
@@ -58,7 +57,7 @@ static void start(relaying *self)
 static void tear_down(relaying *self)
 {
     rig_free(self->rig);
-    bh_relay_free(self->relay);
+    bh__relay_free(self->relay);
 }
 
 /* A work queue as a user has it, with the arguments that lead its dead letters to the relay, and one more. */
@@ -92,7 +91,7 @@ static void administer(const relaying *self, bh_queue_type type)
 {
     char command[2000];
     snprintf(command, sizeof command, "\"$BACKHOP_BROKER_CTL\" %s >/dev/null",
-             bh_relay_policy_line(self->relay, type, bh_str("/")).data);
+             bh__relay_policy_line(self->relay, type, bh_str("/")).data);
     ck_assert_msg(system(command) == 0, "%s", command); /* NOLINT(cert-env33-c): as an administrator types it */
 }
 
@@ -188,7 +187,7 @@ START_TEST(what_a_full_queue_pushes_out_is_tried_again_where_that_is_set)
 {
     relaying self = set_up();
     rig *r = self.rig;
-    bh_relay_set_outcome(self.relay, BH_DEATH_MAXLEN, BH_OUTCOME_FAILED);
+    bh__relay_set_outcome(self.relay, BH__DEATH_MAXLEN, BH_OUTCOME_FAILED);
     declare_work(&self, r->queue, "classic", entry_int("x-max-length", 1));
     broker_bind(r->broker, r->queue, r->exchange, "work");
     start(&self);
@@ -208,7 +207,7 @@ START_TEST(what_is_dropped_by_setting_is_told_and_counted)
     bh_metrics *metrics;
     message got;
     ck_assert_int_eq(bh_metrics_new(&metrics), BH_OK);
-    bh_relay_set_outcome(self.relay, BH_DEATH_REJECTED, BH_OUTCOME_DROPPED);
+    bh__relay_set_outcome(self.relay, BH__DEATH_REJECTED, BH_OUTCOME_DROPPED);
     declare_work(&self, r->queue, "quorum", no_more());
     add_queues(&self);
     make_worker(&self);
@@ -397,7 +396,7 @@ static pid_t run_relay(const relaying *self)
     if (child > 0)
         return child;
     bh_worker *worker;
-    int ok = bh_worker_new_relay(&worker, self->relay) == BH_OK &&
+    int ok = bh__worker_new_relay(&worker, self->relay) == BH_OK &&
              bh_worker_add_uri(worker, bh_str(broker_url())) == BH_OK &&
              bh_worker_run(worker, NULL, NULL, NULL) == BH_OK;
     _exit(ok ? 0 : 1);

@@ -4,12 +4,11 @@
 #include "client.h"
 #include "network.h"
 #include "schedule.h"
+#include "worker/interface/relay.h"
 #include "worker/wire/schedule.h"
 
 #include <backhop/adapter/delivery.h>
 #include <backhop/adapter/history.h>
-#include <backhop/adapter/relay.h>
-#include <backhop/worker.h>
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,9 +59,9 @@ static struct {
     client *client;
     bh_policy *policy;
     bh_topology *topologies[MOST_QUEUES];
-    bh_relay *relay;
+    bh__relay *relay;
     bh_breaker *breaker;
-    bh_breakers *breakers;
+    bh_breaker *breakers;
     player players[MOST_WORKERS];
     int is_over;
     int is_calm; /* all faults have ended: handlers succeed */
@@ -249,7 +248,7 @@ static void count_calm_success(void)
     bh_breaker_view view;
     if (!it.breaker)
         return;
-    bh_breaker_read(it.breaker, schedule_now_ms(), &view);
+    bh_breaker_read(it.breaker, bh_str(""), schedule_now_ms(), &view);
     it.calm_successes = view.state == BH_BREAKER_CLOSED ? 0 : it.calm_successes + 1;
 }
 
@@ -309,7 +308,7 @@ static bh_bytes key_of(const account *message)
 /* Returns 1 if the breaker of the message's key grants a call. */
 static int get_permit(const account *message, bh_permit *out)
 {
-    ENSURE(bh_breakers_permit(it.breakers, key_of(message), schedule_now_ms(), out) == BH_OK);
+    ENSURE(bh_breaker_permit(it.breakers, key_of(message), schedule_now_ms(), out) == BH_OK);
     return out->generation != 0;
 }
 
@@ -319,7 +318,7 @@ static void record_call(const account *message, const bh_permit *permit, const c
                     .duration_ms = script->duration_ms,
                     .retry_after_ms = script->retry_after_ms,
                     .whole_queue = script->whole_queue};
-    bh_breakers_record(it.breakers, key_of(message), permit, &call, schedule_now_ms());
+    bh_breaker_record(it.breakers, key_of(message), permit, &call, schedule_now_ms());
 }
 
 /* Lets a message wait until the breaker of its key may grant a call. */
@@ -546,11 +545,11 @@ static void make_topology(int queue)
 /* The work queue of a relay is its consumer's, and an operator gave it the dead letter exchange. */
 static void make_relay(void)
 {
-    ENSURE(bh_relay_new(&it.relay) == BH_OK);
-    bh_relay_set_queue_type(it.relay, BH_QUEUE_QUORUM);
-    ENSURE(bh_relay_add_queue(it.relay, bh_str(queue_names[0]), it.policy) == BH_OK);
-    if (bh_relay_build(it.relay) != BH_OK)
-        fail("the relay: %s", bh_relay_error(it.relay).data);
+    ENSURE(bh__relay_new(&it.relay) == BH_OK);
+    bh__relay_set_queue_type(it.relay, BH_QUEUE_QUORUM);
+    ENSURE(bh__relay_add_queue(it.relay, bh_str(queue_names[0]), it.policy) == BH_OK);
+    if (bh__relay_build(it.relay) != BH_OK)
+        fail("the relay: %s", bh__relay_error(it.relay).data);
     network_control(NULL, 0,
                     "policy / rejected ^orders$ queues 1 '{\"dead-letter-exchange\": \"backhop.rejected\", "
                     "\"dead-letter-strategy\": \"at-least-once\", \"overflow\": \"reject-publish\"}'");
@@ -563,7 +562,7 @@ static void start_worker(player *self)
     char uri[64];
     snprintf(uri, sizeof uri, "amqp://guest:guest@model/?heartbeat=%d", of->heartbeat_s);
     self->queue = (int)(self - it.players) % queue_count();
-    ENSURE((it.relay ? bh_worker_new_relay(&self->worker, it.relay)
+    ENSURE((it.relay ? bh__worker_new_relay(&self->worker, it.relay)
                      : bh_worker_new(&self->worker, it.policy, it.topologies[self->queue])) == BH_OK);
     for (int kind = 0; kind < BH_EVENT_LAST; kind++)
         ENSURE(bh_worker_set_event(self->worker, (bh_event_kind)kind, 1) == BH_OK);
@@ -897,7 +896,7 @@ static void check_breaker(void)
     bh_breaker_view view;
     if (!it.breaker || it.calm_successes <= it.of->breaker->probe_successes)
         return;
-    bh_breaker_read(it.breaker, schedule_now_ms(), &view);
+    bh_breaker_read(it.breaker, bh_str(""), schedule_now_ms(), &view);
     if (view.state != BH_BREAKER_CLOSED)
         fail("the breaker is not closed after %d successes: %s", it.calm_successes, view.reason);
 }
@@ -988,10 +987,12 @@ static void set_up(void)
         witness_may_give_back();
     witness_split(is_splitting());
     it.client = client_new(it.broker);
-    if (of->breaker && of->has_keys)
-        ENSURE(bh_breakers_new(&it.breakers, of->breaker, (bh_bytes){"12345678", BH_BREAKER_RANDOM_BYTES}) == BH_OK);
-    else if (of->breaker)
-        ENSURE(bh_breaker_new(&it.breaker, of->breaker, (bh_bytes){"12345678", BH_BREAKER_RANDOM_BYTES}) == BH_OK);
+    if (of->breaker) {
+        bh_breaker_settings settings = *of->breaker;
+        settings.by_key = of->has_keys;
+        ENSURE(bh_breaker_new(of->has_keys ? &it.breakers : &it.breaker, &settings,
+                              (bh_bytes){"12345678", BH_BREAKER_RANDOM_BYTES}) == BH_OK);
+    }
     make_policy();
     for (int i = 0; i < queue_count() && !of->has_relay; i++)
         make_topology(i);
@@ -1006,8 +1007,8 @@ static void tear_down(void)
     witness_end();
     model_free(it.broker);
     bh_breaker_free(it.breaker);
-    bh_breakers_free(it.breakers);
-    bh_relay_free(it.relay);
+    bh_breaker_free(it.breakers);
+    bh__relay_free(it.relay);
     for (int i = 0; i < MOST_QUEUES; i++)
         bh_topology_free(it.topologies[i]);
     bh_policy_free(it.policy);

@@ -15,7 +15,6 @@
 #include <backhop/adapter/flow.h>         /* what a consumer does while its breaker is not closed */
 #include <backhop/adapter/subscription.h> /* when a consumer declares, consumes, waits or gives up */
 #include <backhop/adapter/calls.h>        /* which delivery needs no call, because an earlier one had it */
-#include <backhop/adapter/relay.h>        /* plans for consumers that can only reject */
 #include <backhop/adapter/replay.h>       /* the limits of moving parked messages back */
 #include <backhop/adapter/event.h>        /* makes events */
 #include <backhop/adapter/duration.h>     /* time spans as text */

@@ -4,9 +4,9 @@
  *     bh_breaker_settings settings;
  *     bh_breaker_defaults(&settings);
  *     bh_breaker_new(&breaker, &settings, random);
- *     bh_breaker_permit(breaker, now_ms, &permit);
+ *     bh_breaker_permit(breaker, bh_str(""), now_ms, &permit);
  *     if (permit.generation == 0) hold the message, and try again at permit.until_ms
- *     else call the handler, and then bh_breaker_record(breaker, &permit, &call, now_ms)
+ *     else call the handler, and then bh_breaker_record(breaker, bh_str(""), &permit, &call, now_ms)
  *
  * The states have resilience4j's names:
  *
@@ -29,6 +29,19 @@
  *   - You need not record every permit. A lost probe counts as failed after probe_timeout_ms. In the
  *     ramp, lost calls give their places back after that time.
  *
+ * With the setting by_key, each key has a state of its own: for instance each customer's host, or
+ * each tenant. A message whose key is open waits without an attempt, and the messages of other keys
+ * flow:
+ *
+ *     bh_breaker_permit(breaker, key, now_ms, &permit);
+ *     if (permit.generation == 0) settle it by BH_OUTCOME_DEFERRED
+ *     else call the handler, and then bh_breaker_record(breaker, key, &permit, &call, now_ms)
+ *
+ * The delay of a deferred message is permit.until_ms - now_ms.
+ *
+ * A key is untrusted: only its hash is kept. At most BH_BREAKER_MOST_KEYS keys have a state: a
+ * further key replaces the one that was used least recently. Without by_key, each key must be empty.
+ *
  * Sources: gobreaker (generations), resilience4j (states, slow calls), Polly (share and least
  * calls), Semian (successes that close). tests/vectors/breaker has their cases and the differences.
  *
@@ -36,7 +49,7 @@
  * Any thread may call any function. bh_worker_set_breaker gives it to a worker.
  *
  * Times are in ms of one clock, 0 to 2^53 - 1. If the clock goes back, the breaker continues from
- * there. A worker uses CLOCK_MONOTONIC. No call but bh_breaker_new allocates.
+ * there. A worker uses CLOCK_MONOTONIC. Without by_key, no call but bh_breaker_new allocates.
  */
 #ifndef BACKHOP_BREAKER_H
 #define BACKHOP_BREAKER_H
@@ -50,6 +63,7 @@ BH_BEGIN_DECLS
 #define BH_BREAKER_MOST_CALLS 65536  /* for ramp_calls */
 #define BH_BREAKER_NEVER INT64_C(-1) /* until_ms: nothing changes by time alone */
 #define BH_BREAKER_MOST_NAME 64      /* bytes */
+#define BH_BREAKER_MOST_KEYS 10000
 #define BH_BREAKER_REASON_BYTES 320
 
 typedef enum bh_breaker_state {
@@ -78,8 +92,9 @@ typedef struct bh_breaker_settings {
     int64_t slow_percent;     /* share of slow calls that opens it: 1 to 100; default: 100 */
     int64_t probe_successes;  /* successes in a row that close it: 1 to 1,000; default: 3 */
     int64_t probe_timeout_ms; /* a call that takes longer is lost: 1 to 86,400,000; default: 60,000 */
-    int64_t ramp_calls;       /* calls at once that end the ramp: 1 to 65,536; default: 1,024 */
+    int64_t ramp_calls;       /* calls at once that end the ramp: 1 to 65,536; default: 1,024; by_key: at most 64 */
     int64_t throttled_opens;  /* 1: a throttled call opens it, as whole_queue does; default: 0 */
+    int64_t by_key;           /* 1: each key has a state of its own; default: 0 */
     /*
      * The pauses; copied. NULL: 10 s, doubled up to 5 min, spread 0.2. max_retry_after_ms of the
      * policy, by default 1 h, limits what a Retry-After adds. Other limits are ignored.
@@ -162,8 +177,15 @@ BH_API bh_call_kind bh_call_kind_of(bh_outcome outcome, int is_downstreams);
  *
  * If you get a permit and make no call, record it as BH_CALL_IGNORED. At the end of a pause, this
  * function changes the state to half-open.
+ *
+ * If a key gets no permit, its message waits until until_ms. That is the end of the pause, or a
+ * minute from now if the pause has no end. While another message of the key probes, it is a second
+ * from now.
+ *
+ * key: empty without by_key.
+ * Errors: BH_ERR_ARGUMENT. BH_ERR_NO_MEMORY, with by_key. The permit is then not granted.
  */
-BH_API void bh_breaker_permit(bh_breaker *self, int64_t now_ms, bh_permit *out);
+BH_API bh_status bh_breaker_permit(bh_breaker *self, bh_bytes key, int64_t now_ms, bh_permit *out);
 /*
  * Records the end of the call of a permit.
  *
@@ -171,74 +193,36 @@ BH_API void bh_breaker_permit(bh_breaker *self, int64_t now_ms, bh_permit *out);
  *
  *   - a call of an earlier generation,
  *   - a permit that was recorded before, or was never granted,
+ *   - a key that was replaced since,
  *   - a kind that does not exist.
  */
-BH_API int bh_breaker_record(bh_breaker *self, const bh_permit *permit, const bh_call *call, int64_t now_ms);
+BH_API int bh_breaker_record(bh_breaker *self, bh_bytes key, const bh_permit *permit, const bh_call *call,
+                             int64_t now_ms);
 
 /*
  * Opens the breaker by hand. Later calls and records do not shorten this.
  *
  * until_ms: the end of the pause; probes follow. BH_BREAKER_NEVER: until bh_breaker_close.
- * Errors: BH_ERR_ARGUMENT if until_ms is out of range.
+ * Errors: BH_ERR_ARGUMENT if until_ms is out of range. BH_ERR_NO_MEMORY, with by_key.
  */
-BH_API bh_status bh_breaker_open(bh_breaker *self, int64_t until_ms, int64_t now_ms);
+BH_API bh_status bh_breaker_open(bh_breaker *self, bh_bytes key, int64_t until_ms, int64_t now_ms);
 /* Closes the breaker by hand. After open and half-open the ramp follows. */
-BH_API void bh_breaker_close(bh_breaker *self, int64_t now_ms);
-/* Disables the breaker until bh_breaker_close or bh_breaker_open. */
-BH_API void bh_breaker_disable(bh_breaker *self, int64_t now_ms);
+BH_API void bh_breaker_close(bh_breaker *self, bh_bytes key, int64_t now_ms);
+/*
+ * Disables the breaker until bh_breaker_close or bh_breaker_open.
+ *
+ * Errors: BH_ERR_ARGUMENT. BH_ERR_NO_MEMORY, with by_key.
+ */
+BH_API bh_status bh_breaker_disable(bh_breaker *self, bh_bytes key, int64_t now_ms);
 
 /*
- * Reads the state. Changes nothing: a pause that is over stays open until the next permit.
+ * Reads the state. Changes nothing: a pause that is over stays open until the next permit. A key
+ * without a state is closed.
  *
  * To emit an event for each change, compare `generation` after each call. One call changes the state
  * once at most.
  */
-BH_API void bh_breaker_read(bh_breaker *self, int64_t now_ms, bh_breaker_view *out);
-
-/*
- * Breakers by key: one for each customer's host, or for each tenant.
- *
- *     bh_breakers_permit(breakers, key, now_ms, &permit);
- *     if (permit.generation == 0) settle the message by BH_OUTCOME_DEFERRED for permit.until_ms - now_ms
- *     else call the handler, and then bh_breakers_record(breakers, key, &permit, &call, now_ms)
- *
- * A message whose key is open waits without an attempt, and the messages of other keys flow. At most
- * BH_BREAKERS_MOST_KEYS keys have a breaker: a further key replaces the one that was used least
- * recently. A key is untrusted: only its hash is kept.
- *
- * Any thread may call any function but bh_breakers_free.
- */
-typedef struct bh_breakers bh_breakers;
-
-#define BH_BREAKERS_MOST_KEYS 10000
-
-/*
- * Creates breakers without a key in *out. Free them with bh_breakers_free.
- *
- * Arguments and errors: as bh_breaker_new. ramp_calls above 64 counts as 64.
- */
-BH_API bh_status bh_breakers_new(bh_breakers **out, const bh_breaker_settings *settings, bh_bytes random);
-/* Frees the breakers. NULL is allowed. */
-BH_API void bh_breakers_free(bh_breakers *self);
-/*
- * Like bh_breaker_permit, for the breaker of a key.
- *
- * If it is not granted, the message waits until until_ms. That is the end of the pause, or a minute from
- * now if the pause has no end. While another message of the key probes, it is a second from now.
- * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY. The permit is then not granted.
- */
-BH_API bh_status bh_breakers_permit(bh_breakers *self, bh_bytes key, int64_t now_ms, bh_permit *out);
-/* Like bh_breaker_record. Returns 0 also if the key was replaced since. */
-BH_API int bh_breakers_record(bh_breakers *self, bh_bytes key, const bh_permit *permit, const bh_call *call,
-                              int64_t now_ms);
-/* Like bh_breaker_open, for a key. Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY. */
-BH_API bh_status bh_breakers_open(bh_breakers *self, bh_bytes key, int64_t until_ms, int64_t now_ms);
-/* Like bh_breaker_close, for a key. */
-BH_API void bh_breakers_close(bh_breakers *self, bh_bytes key, int64_t now_ms);
-/* Like bh_breaker_read, for a key. A key without a breaker is closed. */
-BH_API void bh_breakers_read(bh_breakers *self, bh_bytes key, int64_t now_ms, bh_breaker_view *out);
-/* Returns the number of keys that have a breaker. */
-BH_API size_t bh_breakers_count(const bh_breakers *self);
+BH_API void bh_breaker_read(bh_breaker *self, bh_bytes key, int64_t now_ms, bh_breaker_view *out);
 
 BH_END_DECLS
 

@@ -207,8 +207,8 @@ BH_API bh_status bh_worker_set_metrics(bh_worker *self, const bh_metrics *metric
  * about as long as the breaker is open. Then one message at a time probes. No message gets an attempt
  * or is lost by waiting.
  *
- * breaker: kept until the worker is freed. It may serve other workers, too. NULL: none, the default.
- * Errors: BH_ERR_STATE for a relay's worker.
+ * breaker: without by_key; kept until the worker is freed. It may serve other workers, too. NULL: none, the default.
+ * Errors: BH_ERR_STATE for a relay's worker; BH_ERR_ARGUMENT for a breaker by key.
  */
 BH_API bh_status bh_worker_set_breaker(bh_worker *self, bh_breaker *breaker);
 /*

@@ -1,52 +1,17 @@
-/* Breaker: permits, records, and the changes by hand. */
+/* Breaker: the public functions, on the circuit of the breaker or of a key. */
 #include "breaker/data.h"
 
-#include <backhop/adapter/duration.h>
-#include <stddef.h>
-#include <stdio.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
-#define MOST_MS ((INT64_C(1) << 53) - 1)
-/* The longest step of the clock, 35 years: so no sequence of jumps overflows it in practice. */
-#define LONGEST_STEP_MS (INT64_C(1) << 40)
-#define REMEMBERED_PER_CALL 8
-#define LEAST_REMEMBERED 64
-
-/* Returns a time span as text. Up to two minutes it is in seconds: "60 s". */
-static const char *span_text(int64_t span_ms, char room[BH_DURATION_ROOM])
-{
-    if (span_ms > 120000 || span_ms % 1000)
-        return bh_duration_text(span_ms, room).data;
-    snprintf(room, BH_DURATION_ROOM, "%lld s", (long long)(span_ms / 1000));
-    return room;
-}
-
-/* --------------------------------------------------------------------------------- new and free */
-
-/* Makes the default pauses: 10 s, doubled up to 5 min, spread 0.2. */
-static bh_status make_pauses(bh_policy **out)
-{
-    bh_status status = bh_policy_new(out);
-    if (status == BH_OK)
-        status = bh_policy_set_initial_ms(*out, 10000);
-    if (status == BH_OK)
-        status = bh_policy_set_max_ms(*out, 300000);
-    if (status == BH_OK)
-        status = bh_policy_set_max_retry_after_ms(*out, 3600000);
-    return status;
-}
-
-static bh_status fill(bh_breaker *self, const bh_breaker_settings *settings)
-{
-    self->settings = *settings;
-    self->remembered = LEAST_REMEMBERED;
-    while (self->remembered < settings->ramp_calls * REMEMBERED_PER_CALL)
-        self->remembered *= 2;
-    self->recorded = calloc((size_t)self->remembered / 64, sizeof *self->recorded);
-    if (!self->recorded)
-        return BH_ERR_NO_MEMORY;
-    return settings->pauses ? bh__policy_copy(&self->pauses, settings->pauses) : make_pauses(&self->pauses);
-}
+struct bh_breaker {
+    atomic_int references; /* of the application, of workers and of flows */
+    char name[BH_BREAKER_MOST_NAME + 1];
+    size_t name_size;
+    /* one of these */
+    bh__circuit *circuit;
+    bh__circuits *by_key;
+};
 
 bh_status bh_breaker_new(bh_breaker **out, const bh_breaker_settings *settings, bh_bytes random)
 {
@@ -56,22 +21,17 @@ bh_status bh_breaker_new(bh_breaker **out, const bh_breaker_settings *settings, 
     if (bh_breaker_settings_error(settings).size || !random.data || random.size != BH_BREAKER_RANDOM_BYTES)
         return BH_ERR_ARGUMENT;
     bh_breaker *self = calloc(1, sizeof *self);
-    if (!self || pthread_mutex_init(&self->mutex, NULL) != 0) {
-        free(self);
+    if (!self)
         return BH_ERR_NO_MEMORY;
-    }
     atomic_init(&self->references, 1);
-    bh_status status = fill(self, settings);
+    bh_status status = settings->by_key ? bh__circuits_new(&self->by_key, settings, random)
+                                        : bh__circuit_new(&self->circuit, settings, random);
     if (status != BH_OK) {
         bh_breaker_free(self);
         return status;
     }
-    self->settings.pauses = NULL; /* the caller's, which may go */
-    memcpy(self->name, settings->name.data, settings->name.size);
-    self->settings.name = (bh_bytes){self->name, settings->name.size};
-    self->random = bh__seed(random.data);
-    self->seen_ms = -1;
-    self->generation = 1;
+    self->name_size = settings->name.size;
+    memcpy(self->name, settings->name.data, self->name_size);
     *out = self;
     return BH_OK;
 }
@@ -87,402 +47,93 @@ void bh_breaker_free(bh_breaker *self)
 {
     if (!self || atomic_fetch_sub(&self->references, 1) > 1)
         return;
-    pthread_mutex_destroy(&self->mutex);
-    bh_policy_free(self->pauses);
-    free(self->recorded);
+    bh__circuit_free(self->circuit);
+    bh__circuits_free(self->by_key);
     free(self);
 }
 
 bh_bytes bh_breaker_name(const bh_breaker *self)
 {
-    return self ? self->settings.name : bh_str("");
+    return self ? (bh_bytes){self->name, self->name_size} : bh_str("");
 }
 
-static void lock(bh_breaker *self)
+int bh__breaker_is_by_key(const bh_breaker *self)
 {
-    pthread_mutex_lock(&self->mutex);
+    return self && self->by_key;
 }
 
-static void unlock(bh_breaker *self)
+size_t bh__breaker_key_count(bh_breaker *self)
 {
-    pthread_mutex_unlock(&self->mutex);
+    return bh__breaker_is_by_key(self) ? bh__circuits_count(self->by_key) : 0;
 }
 
-/* --------------------------------------------------------------------------------------- clock */
-
-static int64_t in_range(int64_t now_ms)
+/* Returns 1 if the breaker has a circuit for this key. */
+static int serves(const bh_breaker *self, bh_bytes key)
 {
-    return now_ms < 0 ? 0 : now_ms > MOST_MS ? MOST_MS : now_ms;
+    return self && (self->by_key ? key.data || !key.size : !key.size);
 }
 
-/* Moves the breaker's clock to the caller's. If that went back, continues from there. */
-static void advance(bh_breaker *self, int64_t now_ms)
-{
-    now_ms = in_range(now_ms);
-    int64_t step = self->seen_ms < 0 ? 0 : now_ms - self->seen_ms;
-    if (step > 0)
-        self->clock += step < LONGEST_STEP_MS ? step : LONGEST_STEP_MS;
-    self->seen_ms = now_ms;
-}
-
-/* Converts a time of the breaker's clock to the caller's clock. */
-static int64_t outside(const bh_breaker *self, int64_t time)
-{
-    return time == BH_BREAKER_NEVER ? BH_BREAKER_NEVER : in_range(self->seen_ms + time - self->clock);
-}
-
-/* ------------------------------------------------------------------------------------- permits */
-
-static uint64_t *word_of(bh_breaker *self, int64_t number)
-{
-    return &self->recorded[(number & (self->remembered - 1)) / 64];
-}
-
-static uint64_t bit_of(int64_t number)
-{
-    return UINT64_C(1) << (number & 63);
-}
-
-static void grant(bh_breaker *self, bh_permit *out)
-{
-    self->number++;
-    *word_of(self, self->number) &= ~bit_of(self->number);
-    out->generation = self->generation;
-    out->number = self->number;
-}
-
-/* Reopens the breaker if its probe was lost. Returns 1 if it did. */
-static int lost_probe(bh_breaker *self)
-{
-    if (self->state != BH_BREAKER_HALF_OPEN || !self->probe || self->clock < self->probe_end)
-        return 0;
-    char room[BH_DURATION_ROOM];
-    bh__breaker_explain(self, 0, "a probe was not recorded within %s",
-                        span_text(self->settings.probe_timeout_ms, room));
-    bh__breaker_pause(self);
-    return 1;
-}
-
-/* Takes a place in the ramp. Returns 0 if there is none. */
-static int take_place(bh_breaker *self)
-{
-    bh__ramp *ramp = &self->ramp;
-    if (ramp->calls >= ramp->limit) {
-        if (self->clock - ramp->active < self->settings.probe_timeout_ms)
-            return 0;
-        ramp->calls = 0; /* they are lost; their records count, but give no place back */
-        ramp->from = self->number + 1;
-        bh__ramp_step(ramp, ramp->limit > 1 ? ramp->limit / 2 : 1, self->number);
-    }
-    ramp->calls++;
-    ramp->active = self->clock;
-    return 1;
-}
-
-static void half_open(bh_breaker *self)
-{
-    bh__breaker_explain(self, 0, "the pause is over");
-    bh__breaker_begin(self, BH_BREAKER_HALF_OPEN);
-}
-
-/* Returns until when no permit is granted, by the breaker's clock. */
-static int64_t refused_until(bh_breaker *self)
-{
-    if (self->state == BH_BREAKER_CLOSED)
-        return self->ramp.active + self->settings.probe_timeout_ms;
-    return self->state == BH_BREAKER_OPEN ? self->until : self->probe_end;
-}
-
-/* Grants a permit in *out. Returns 0 if there is none now. */
-static int try_to_grant(bh_breaker *self, bh_permit *out)
-{
-    lost_probe(self);
-    if (self->state == BH_BREAKER_OPEN && self->until != BH_BREAKER_NEVER && self->clock >= self->until)
-        half_open(self);
-    if (self->state == BH_BREAKER_OPEN || (self->state == BH_BREAKER_HALF_OPEN && self->probe) ||
-        (self->state == BH_BREAKER_CLOSED && self->ramp.limit && !take_place(self)))
-        return 0;
-    grant(self, out);
-    if (self->state == BH_BREAKER_HALF_OPEN) {
-        self->probe = self->number;
-        self->probe_end = self->clock + self->settings.probe_timeout_ms;
-    }
-    return 1;
-}
-
-void bh_breaker_permit(bh_breaker *self, int64_t now_ms, bh_permit *out)
+bh_status bh_breaker_permit(bh_breaker *self, bh_bytes key, int64_t now_ms, bh_permit *out)
 {
     if (!out)
-        return;
-    *out = (bh_permit){.until_ms = BH_BREAKER_NEVER};
-    if (!self)
-        return;
-    lock(self);
-    advance(self, now_ms);
-    if (!try_to_grant(self, out))
-        out->until_ms = outside(self, refused_until(self));
-    unlock(self);
-}
-
-/* ------------------------------------------------------------------------------------- records */
-
-static int is_slow(const bh_breaker *self, const bh_call *call)
-{
-    return self->settings.slow_ms && call->duration_ms > self->settings.slow_ms;
-}
-
-/* Returns the pause that the downstream requests, at most max_retry_after_ms; 0: none. */
-static int64_t requested_ms(const bh_breaker *self, const bh_call *call)
-{
-    int64_t most = bh__policy_max_retry_after_ms(self->pauses);
-    return call->retry_after_ms < 0 ? 0 : call->retry_after_ms < most ? call->retry_after_ms : most;
-}
-
-static void note_floor(bh_breaker *self, const bh_call *call)
-{
-    int64_t floor = self->clock + requested_ms(self, call);
-    if (floor > self->floor)
-        self->floor = floor;
-}
-
-static void open_throttled(bh_breaker *self, const bh_call *call)
-{
-    char room[BH_DURATION_ROOM];
-    note_floor(self, call);
-    bh__breaker_keep_class(self, call->error_class);
-    if (requested_ms(self, call))
-        bh__breaker_explain(self, 1, "throttled for %s", span_text(requested_ms(self, call), room));
-    else
-        bh__breaker_explain(self, 1, "throttled");
-    bh__breaker_pause(self);
-}
-
-static void record_probe(bh_breaker *self, const bh_call *call)
-{
-    char room[BH_DURATION_ROOM];
-    self->probe = 0;
-    if (call->kind == BH_CALL_IGNORED)
-        return;
-    if (call->kind == BH_CALL_THROTTLED) {
-        open_throttled(self, call);
-    } else if (call->kind == BH_CALL_FAILURE) {
-        note_floor(self, call);
-        bh__breaker_keep_class(self, call->error_class);
-        bh__breaker_explain(self, 1, "a probe failed");
-        bh__breaker_pause(self);
-    } else if (is_slow(self, call)) {
-        bh__breaker_explain(self, 0, "a probe took longer than %s", span_text(self->settings.slow_ms, room));
-        bh__breaker_pause(self);
-    } else if (++self->successes >= self->settings.probe_successes) {
-        if (self->successes == 1)
-            bh__breaker_explain(self, 0, "a probe succeeded");
-        else
-            bh__breaker_explain(self, 0, "%lld probes succeeded in a row", (long long)self->successes);
-        bh__breaker_begin(self, BH_BREAKER_CLOSED);
-    }
-}
-
-/* Counts the failures in a row. */
-static void count_row(bh_breaker *self, int64_t permit, int failed)
-{
-    if (!failed) {
-        self->row = 0;
-        self->floor = 0;
-    } else if (self->row == 0) {
-        self->row = 1;
-        self->row_from = self->number + 1;
-    } else if (permit >= self->row_from) {
-        self->row++;
-    }
-}
-
-/* Opens the breaker if the calls give a reason. Returns 1 if it did. */
-static int open_if_bad(bh_breaker *self)
-{
-    const bh_breaker_settings *settings = &self->settings;
-    const bh__bucket *sum = &self->window.sum;
-    int is_enough = sum->calls >= settings->least_calls;
-    char room[BH_DURATION_ROOM], slow_room[BH_DURATION_ROOM];
-    if (settings->row_failures && self->row >= settings->row_failures) {
-        if (self->row == 1)
-            bh__breaker_explain(self, 1, "1 call failed");
-        else
-            bh__breaker_explain(self, 1, "%lld failed in a row", (long long)self->row);
-    } else if (is_enough && sum->failures * 100 >= settings->failure_percent * sum->calls) {
-        bh__breaker_explain(self, 1, "%lld of %lld failed in %s", (long long)sum->failures, (long long)sum->calls,
-                            span_text(settings->window_ms, room));
-    } else if (is_enough && settings->slow_ms && sum->slow * 100 >= settings->slow_percent * sum->calls) {
-        bh__breaker_explain(self, 0, "%lld of %lld took longer than %s in %s", (long long)sum->slow,
-                            (long long)sum->calls, span_text(settings->slow_ms, slow_room),
-                            span_text(settings->window_ms, room));
-    } else {
-        return 0;
-    }
-    bh__breaker_pause(self);
-    return 1;
-}
-
-static void record_closed(bh_breaker *self, int64_t permit, const bh_call *call)
-{
-    int failed = call->kind == BH_CALL_FAILURE;
-    int slow = is_slow(self, call);
-    if (self->ramp.limit && permit >= self->ramp.from) {
-        self->ramp.calls--;
-        self->ramp.active = self->clock;
-    }
-    if (call->kind == BH_CALL_THROTTLED && (call->whole_queue || self->settings.throttled_opens)) {
-        open_throttled(self, call);
-        return;
-    }
-    if (failed || call->kind == BH_CALL_SUCCESS) {
-        if (failed) {
-            note_floor(self, call);
-            bh__breaker_keep_class(self, call->error_class);
-        }
-        bh__window_move(&self->window, self->clock, self->settings.window_ms);
-        bh__window_count(&self->window, failed, slow);
-        count_row(self, permit, failed);
-        if (open_if_bad(self))
-            return;
-    }
-    if (self->ramp.limit && call->kind != BH_CALL_IGNORED)
-        bh__ramp_count(&self->ramp, &self->settings, permit, self->number,
-                       failed || slow || call->kind == BH_CALL_THROTTLED);
-}
-
-/* Returns 1 if the permit is of this generation and was not recorded before, and marks it as recorded. */
-static int mark_recorded(bh_breaker *self, const bh_permit *permit)
-{
-    int64_t number = permit->number;
-    if (permit->generation != self->generation || number < 1 || number > self->number ||
-        self->number - number >= self->remembered || *word_of(self, number) & bit_of(number))
-        return 0;
-    *word_of(self, number) |= bit_of(number);
-    return 1;
-}
-
-/* Returns 1 if the call counted. */
-static int record(bh_breaker *self, int64_t number, const bh_call *call)
-{
-    if (self->state == BH_BREAKER_CLOSED)
-        record_closed(self, number, call);
-    else if (self->state == BH_BREAKER_HALF_OPEN && number == self->probe)
-        record_probe(self, call);
-    else
-        return 0;
-    return 1;
-}
-
-int bh_breaker_record(bh_breaker *self, const bh_permit *permit, const bh_call *call, int64_t now_ms)
-{
-    if (!self || !permit || !call || (int)call->kind < BH_CALL_SUCCESS || (int)call->kind > BH_CALL_THROTTLED)
-        return 0;
-    lock(self);
-    advance(self, now_ms);
-    lost_probe(self);
-    int counted = mark_recorded(self, permit) && record(self, permit->number, call);
-    unlock(self);
-    return counted;
-}
-
-/* ------------------------------------------------------------------------------------- by hand */
-
-bh_status bh_breaker_open(bh_breaker *self, int64_t until_ms, int64_t now_ms)
-{
-    if (!self || until_ms < BH_BREAKER_NEVER || until_ms > MOST_MS)
         return BH_ERR_ARGUMENT;
-    lock(self);
-    advance(self, now_ms);
-    bh__breaker_forget_pauses(self);
-    self->until = until_ms;
-    if (until_ms != BH_BREAKER_NEVER)
-        self->until = self->clock + (until_ms > self->seen_ms ? until_ms - self->seen_ms : 0);
-    bh__breaker_explain(self, 0, "opened by hand");
-    bh__breaker_begin(self, BH_BREAKER_OPEN);
-    unlock(self);
+    *out = (bh_permit){.until_ms = BH_BREAKER_NEVER};
+    if (!serves(self, key))
+        return BH_ERR_ARGUMENT;
+    if (self->by_key)
+        return bh__circuits_permit(self->by_key, key, now_ms, out);
+    bh__circuit_permit(self->circuit, now_ms, out);
     return BH_OK;
 }
 
-void bh_breaker_close(bh_breaker *self, int64_t now_ms)
+int bh_breaker_record(bh_breaker *self, bh_bytes key, const bh_permit *permit, const bh_call *call, int64_t now_ms)
 {
-    if (!self)
+    if (!serves(self, key) || !permit || !call || (int)call->kind < BH_CALL_SUCCESS ||
+        (int)call->kind > BH_CALL_THROTTLED)
+        return 0;
+    return self->by_key ? bh__circuits_record(self->by_key, key, permit, call, now_ms)
+                        : bh__circuit_record(self->circuit, permit, call, now_ms);
+}
+
+bh_status bh_breaker_open(bh_breaker *self, bh_bytes key, int64_t until_ms, int64_t now_ms)
+{
+    if (!serves(self, key) || until_ms < BH_BREAKER_NEVER || until_ms > BH__BREAKER_MOST_MS)
+        return BH_ERR_ARGUMENT;
+    if (self->by_key)
+        return bh__circuits_open(self->by_key, key, until_ms, now_ms);
+    bh__circuit_open(self->circuit, until_ms, now_ms);
+    return BH_OK;
+}
+
+void bh_breaker_close(bh_breaker *self, bh_bytes key, int64_t now_ms)
+{
+    if (!serves(self, key))
         return;
-    lock(self);
-    advance(self, now_ms);
-    self->pauses_made = self->pause_ms = 0;
-    bh__breaker_explain(self, 0, "closed by hand");
-    bh__breaker_begin(self, BH_BREAKER_CLOSED);
-    unlock(self);
+    if (self->by_key)
+        bh__circuits_close(self->by_key, key, now_ms);
+    else
+        bh__circuit_close(self->circuit, now_ms);
 }
 
-void bh_breaker_disable(bh_breaker *self, int64_t now_ms)
+bh_status bh_breaker_disable(bh_breaker *self, bh_bytes key, int64_t now_ms)
 {
-    if (!self)
-        return;
-    lock(self);
-    advance(self, now_ms);
-    bh__breaker_forget_pauses(self);
-    bh__breaker_explain(self, 0, "disabled by hand");
-    bh__breaker_begin(self, BH_BREAKER_DISABLED);
-    unlock(self);
+    if (!serves(self, key))
+        return BH_ERR_ARGUMENT;
+    if (self->by_key)
+        return bh__circuits_disable(self->by_key, key, now_ms);
+    bh__circuit_disable(self->circuit, now_ms);
+    return BH_OK;
 }
 
-/* --------------------------------------------------------------------------------------- state */
-
-/* Returns 1 if a permit would be granted at the breaker's clock. */
-static int would_grant(const bh_breaker *self)
-{
-    switch (self->state) {
-    case BH_BREAKER_CLOSED:
-        return !self->ramp.limit || self->ramp.calls < self->ramp.limit ||
-               self->clock - self->ramp.active >= self->settings.probe_timeout_ms;
-    case BH_BREAKER_OPEN:
-        return self->until != BH_BREAKER_NEVER && self->clock >= self->until;
-    case BH_BREAKER_HALF_OPEN:
-        return !self->probe;
-    case BH_BREAKER_DISABLED:
-        break;
-    }
-    return 1;
-}
-
-/* Returns when the state changes by time alone, by the breaker's clock. */
-static int64_t until(const bh_breaker *self)
-{
-    if (self->state == BH_BREAKER_OPEN)
-        return self->until;
-    return self->state == BH_BREAKER_HALF_OPEN && self->probe ? self->probe_end : BH_BREAKER_NEVER;
-}
-
-static int64_t limit_of(const bh_breaker *self)
-{
-    if (self->state == BH_BREAKER_HALF_OPEN)
-        return 1;
-    return self->state == BH_BREAKER_CLOSED ? self->ramp.limit : 0;
-}
-
-void bh_breaker_read(bh_breaker *self, int64_t now_ms, bh_breaker_view *out)
+void bh_breaker_read(bh_breaker *self, bh_bytes key, int64_t now_ms, bh_breaker_view *out)
 {
     if (!out)
         return;
     *out = (bh_breaker_view){.until_ms = BH_BREAKER_NEVER};
-    if (!self)
+    if (!serves(self, key))
         return;
-    bh_breaker now;
-    lock(self);
-    memcpy(&now.settings, &self->settings, sizeof now - offsetof(bh_breaker, settings)); /* all that the mutex guards */
-    unlock(self);
-    advance(&now, now_ms);
-    bh__window_move(&now.window, now.clock, now.settings.window_ms);
-    out->state = now.state;
-    out->generation = now.generation;
-    out->until_ms = outside(&now, until(&now));
-    out->limit = limit_of(&now);
-    int is_over = now.state == BH_BREAKER_CLOSED && now.clock - now.closed_at >= now.settings.window_ms;
-    out->pauses = is_over ? 0 : now.pauses_made;
-    out->calls = now.window.sum.calls;
-    out->failures = now.window.sum.failures;
-    out->slow = now.window.sum.slow;
-    out->grants = would_grant(&now);
-    memcpy(out->reason, now.reason, sizeof out->reason);
+    if (self->by_key)
+        bh__circuits_read(self->by_key, key, now_ms, out);
+    else
+        bh__circuit_read(self->circuit, now_ms, out);
 }

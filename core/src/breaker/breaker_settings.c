@@ -39,5 +39,6 @@ bh_bytes bh_breaker_settings_error(const bh_breaker_settings *settings)
     RANGE(probe_timeout_ms, 1, 86400000)
     RANGE(ramp_calls, 1, 65536)
     RANGE(throttled_opens, 0, 1)
+    RANGE(by_key, 0, 1)
     return bh_str("");
 }

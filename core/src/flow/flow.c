@@ -25,7 +25,7 @@ bh_status bh_flow_new(bh_flow **out, bh_breaker *breaker, const bh_topology *top
     if (!out)
         return BH_ERR_ARGUMENT;
     *out = NULL;
-    if (!breaker || !topology)
+    if (!breaker || !topology || bh__breaker_is_by_key(breaker))
         return BH_ERR_ARGUMENT;
     if (!bh__topology_is_built(topology))
         return BH_ERR_STATE;
@@ -107,14 +107,14 @@ static void rest(const bh_flow *self, int64_t held, bh_flow_step *out)
 static void look(bh_flow *self)
 {
     bh_permit permit;
-    bh_breaker_read(self->breaker, self->now_ms, &self->view);
+    bh_breaker_read(self->breaker, bh_str(""), self->now_ms, &self->view);
     if (self->view.state != BH_BREAKER_HALF_OPEN || self->view.until_ms == BH_BREAKER_NEVER ||
         self->now_ms < self->view.until_ms)
         return;
-    bh_breaker_permit(self->breaker, self->now_ms, &permit);
-    bh_breaker_record(self->breaker, &permit, &(bh_call){.kind = BH_CALL_IGNORED},
+    bh_breaker_permit(self->breaker, bh_str(""), self->now_ms, &permit);
+    bh_breaker_record(self->breaker, bh_str(""), &permit, &(bh_call){.kind = BH_CALL_IGNORED},
                       self->now_ms); /* if it was granted */
-    bh_breaker_read(self->breaker, self->now_ms, &self->view);
+    bh_breaker_read(self->breaker, bh_str(""), self->now_ms, &self->view);
 }
 
 void bh_flow_next(bh_flow *self, int64_t held, int64_t now_ms, bh_flow_step *out)
@@ -172,7 +172,7 @@ void bh_flow_permit(bh_flow *self, int64_t now_ms, bh_permit *out)
         return;
     bh_flow copy = try_next(self, 0, now_ms, &step);
     if (step.kind == BH_FLOW_REST && !is_paused(&copy))
-        bh_breaker_permit(self->breaker, now_ms, out);
+        bh_breaker_permit(self->breaker, bh_str(""), now_ms, out);
 }
 
 bh_status bh_flow_describe(const bh_flow *self, bh_event *event)

@@ -54,4 +54,19 @@ bh__buffer *bh__plan_buffer(bh_plan *self);
 int bh__plan_may_park(const bh_history *history, const bh_policy *policy, const bh_topology *topology, bh_outcome given,
                       int64_t retry_after_ms, int64_t now_ms);
 
+/*
+ * Decides about a message in a wait queue of a set-up that was made by hand.
+ *
+ * The message waits again, in the topology, as long as the policy has it after as many failures. If no attempt remains, it
+ * is parked with the reason "exhausted". Its header gives the failures (backhop-attempts, the legacy counter), at
+ * least one. If x-death is the source, or if there is none, one failure is added: the failure that it waits for.
+ *
+ * The work queue's x-death record gives the copy's exchange and routing key; without it, the delivery does. A delivery by
+ * the default exchange has the wait queue's name as its key. The key is then the name of the work queue.
+ *
+ * Arguments and errors: as bh_plan_make; BH_ERR_STRATEGY for reject and native, which have no wait queues.
+ */
+bh_status bh__plan_adopt(bh_plan *self, const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
+                         const bh_topology *topology, int64_t now_ms, bh_bytes random);
+
 #endif

@@ -74,8 +74,8 @@ static bh__plan_origin find_origin(const bh__plan_input *in)
     return (bh__plan_origin){exchange, exchange.size > 0 ? bh_delivery_routing_key(in->delivery) : queue};
 }
 
-bh_status bh_plan_adopt(bh_plan *self, const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
-                        const bh_topology *topology, int64_t now_ms, bh_bytes random)
+bh_status bh__plan_adopt(bh_plan *self, const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,
+                         const bh_topology *topology, int64_t now_ms, bh_bytes random)
 {
     const bh_past past = bh__history_past(history);
     bh__plan_input in = {.delivery = delivery,

@@ -6,25 +6,25 @@
 
 enum { LONGEST_SHOWN = 255 };
 
-static bh_bytes read_text(const bh_relay *self, bh__text text)
+static bh_bytes read_text(const bh__relay *self, bh__text text)
 {
     return bh__store_get(&self->read, text);
 }
 
 /* ---------------------------------------------------------------------------------------------------------------- read */
 
-static bh_death_reason reason_of(bh_bytes word)
+static bh__death_reason reason_of(bh_bytes word)
 {
-    static const bh_bytes words[BH_DEATH_OTHER] = {
-        [BH_DEATH_REJECTED] = BH__LITERAL("rejected"),
-        [BH_DEATH_EXPIRED] = BH__LITERAL("expired"),
-        [BH_DEATH_MAXLEN] = BH__LITERAL("maxlen"),
-        [BH_DEATH_DELIVERY_LIMIT] = BH__LITERAL("delivery_limit"),
+    static const bh_bytes words[BH__DEATH_OTHER] = {
+        [BH__DEATH_REJECTED] = BH__LITERAL("rejected"),
+        [BH__DEATH_EXPIRED] = BH__LITERAL("expired"),
+        [BH__DEATH_MAXLEN] = BH__LITERAL("maxlen"),
+        [BH__DEATH_DELIVERY_LIMIT] = BH__LITERAL("delivery_limit"),
     };
     int i = 0;
-    while (i < BH_DEATH_OTHER && !bh__same(words[i], word))
+    while (i < BH__DEATH_OTHER && !bh__same(words[i], word))
         i++;
-    return (bh_death_reason)i;
+    return (bh__death_reason)i;
 }
 
 /* Adds the first bytes of an untrusted text. Here "?" also stands for line feeds: the text goes into a header. */
@@ -40,15 +40,15 @@ static void add_quoted(bh__report *out, bh_bytes text)
     bh__report_add(out, "\"");
 }
 
-static void explain_served(bh_relay *self)
+static void explain_served(bh__relay *self)
 {
-    static const char *const sentences[BH_DEATH_OTHER] = {
-        [BH_DEATH_REJECTED] = "rejected by its consumer",
-        [BH_DEATH_EXPIRED] = "expired in its work queue, before a consumer had it",
-        [BH_DEATH_MAXLEN] = "pushed out of its work queue, which was full",
-        [BH_DEATH_DELIVERY_LIMIT] = "delivered as often as its work queue allows, and never settled",
+    static const char *const sentences[BH__DEATH_OTHER] = {
+        [BH__DEATH_REJECTED] = "rejected by its consumer",
+        [BH__DEATH_EXPIRED] = "expired in its work queue, before a consumer had it",
+        [BH__DEATH_MAXLEN] = "pushed out of its work queue, which was full",
+        [BH__DEATH_DELIVERY_LIMIT] = "delivered as often as its work queue allows, and never settled",
     };
-    if (self->reason < BH_DEATH_OTHER) {
+    if (self->reason < BH__DEATH_OTHER) {
         bh__report_add(&self->text, "%s", sentences[self->reason]);
         return;
     }
@@ -56,7 +56,7 @@ static void explain_served(bh_relay *self)
     add_quoted(&self->text, read_text(self, self->word));
 }
 
-static void explain_stray(bh_relay *self, int has_record, const bh_delivery *delivery)
+static void explain_stray(bh__relay *self, int has_record, const bh_delivery *delivery)
 {
     bh__report *out = &self->text;
     if (has_record) {
@@ -75,7 +75,7 @@ static void explain_stray(bh_relay *self, int has_record, const bh_delivery *del
 }
 
 /* Finds the broker's record: the first record that is not of a wait queue. Returns 0 if there is none. */
-static int find_record(const bh_relay *self, const bh_history *history, bh_death *record)
+static int find_record(const bh__relay *self, const bh_history *history, bh_death *record)
 {
     for (size_t i = 0; bh_history_death(history, i, record) == BH_OK; i++)
         if (!bh__relay_is_wait_queue(self, record->queue))
@@ -100,13 +100,13 @@ static bh_status put_back(const bh_death *record, bh_delivery *delivery)
 
 /* Keeps the strings of the record: the next read of the history frees them. Returns 0 if there
  * is no memory. */
-static int keep_record(bh_relay *self, const bh_death *record)
+static int keep_record(bh__relay *self, const bh_death *record)
 {
     return bh__store_add(&self->read, &self->queue, record->queue) &&
            bh__store_add(&self->read, &self->word, record->reason);
 }
 
-static bh_status read_served(bh_relay *self, bh_delivery *delivery, bh_history *history, const bh_death *record)
+static bh_status read_served(bh__relay *self, bh_delivery *delivery, bh_history *history, const bh_death *record)
 {
     bh_status status = put_back(record, delivery);
     if (status == BH_OK && !bh__topology_select_queue(self->topology, read_text(self, self->queue)))
@@ -114,12 +114,12 @@ static bh_status read_served(bh_relay *self, bh_delivery *delivery, bh_history *
     return status == BH_OK ? bh_history_read(history, delivery, self->topology) : status;
 }
 
-bh_bytes bh__relay_queue(const bh_relay *self)
+bh_bytes bh__relay_queue(const bh__relay *self)
 {
     return self && self->is_read && self->match ? read_text(self, self->queue) : bh_str("");
 }
 
-static bh_status read_record(bh_relay *self, bh_delivery *delivery, bh_history *history)
+static bh_status read_record(bh__relay *self, bh_delivery *delivery, bh_history *history)
 {
     bh_status status = bh_history_read(history, delivery, NULL);
     if (status != BH_OK)
@@ -141,21 +141,22 @@ static bh_status read_record(bh_relay *self, bh_delivery *delivery, bh_history *
 }
 
 /* Forgets the message that was read last. */
-static void forget(bh_relay *self)
+static void forget(bh__relay *self)
 {
     bh__topology_select_own(self->topology);
     self->is_read = 0;
     self->read.size = 0;
     self->queue = self->word = (bh__text){0, 0};
     self->match = NULL;
-    self->reason = BH_DEATH_OTHER;
+    self->reason = BH__DEATH_OTHER;
     bh__report_clear(&self->text);
 }
 
-bh_status bh_relay_read(bh_relay *self, bh_delivery *delivery, bh_history *history, bh_dead_letter *out)
+bh_status bh__relay_read(bh__relay *self, bh_delivery *delivery, bh_history *history, bh__dead_letter *out)
 {
     if (out)
-        *out = (bh_dead_letter){.queue = bh_str(""), .reason = BH_DEATH_OTHER, .word = bh_str(""), .text = bh_str("")};
+        *out =
+            (bh__dead_letter){.queue = bh_str(""), .reason = BH__DEATH_OTHER, .word = bh_str(""), .text = bh_str("")};
     if (!self || !delivery || !history || !out)
         return BH_ERR_ARGUMENT;
     self->is_read = 0;
@@ -166,28 +167,28 @@ bh_status bh_relay_read(bh_relay *self, bh_delivery *delivery, bh_history *histo
     if (status != BH_OK)
         return status;
     self->is_read = 1;
-    *out = (bh_dead_letter){.queue = bh__relay_queue(self),
-                            .is_served = self->match != NULL,
-                            .reason = self->reason,
-                            .word = read_text(self, self->word),
-                            .text = bh__report_text(&self->text)};
+    *out = (bh__dead_letter){.queue = bh__relay_queue(self),
+                             .is_served = self->match != NULL,
+                             .reason = self->reason,
+                             .word = read_text(self, self->word),
+                             .text = bh__report_text(&self->text)};
     return BH_OK;
 }
 
 /* ---------------------------------------------------------------------------------------------------------------- plan */
 
-static const char *parked_reason(bh_death_reason reason)
+static const char *parked_reason(bh__death_reason reason)
 {
     static const char *const reasons[] = {
-        [BH_DEATH_REJECTED] = "permanent", [BH_DEATH_EXPIRED] = "expired",
-        [BH_DEATH_MAXLEN] = "maxlen",      [BH_DEATH_DELIVERY_LIMIT] = "delivery_limit",
-        [BH_DEATH_OTHER] = "permanent",
+        [BH__DEATH_REJECTED] = "permanent", [BH__DEATH_EXPIRED] = "expired",
+        [BH__DEATH_MAXLEN] = "maxlen",      [BH__DEATH_DELIVERY_LIMIT] = "delivery_limit",
+        [BH__DEATH_OTHER] = "permanent",
     };
     return reasons[reason];
 }
 
-bh_status bh_relay_plan(bh_relay *self, bh_plan *plan, const bh_delivery *delivery, const bh_history *history,
-                        int can_return, int64_t now_ms, bh_bytes random)
+bh_status bh__relay_plan(bh__relay *self, bh_plan *plan, const bh_delivery *delivery, const bh_history *history,
+                         int can_return, int64_t now_ms, bh_bytes random)
 {
     if (!self || !plan || !delivery || !history)
         return BH_ERR_ARGUMENT;

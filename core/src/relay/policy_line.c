@@ -21,7 +21,7 @@ static void add_expression(bh__shell_line *out, bh_bytes name)
 }
 
 /* Excludes the relay's own queues, if a pattern could match them. */
-static void add_own(bh__shell_line *out, const bh_relay *self)
+static void add_own(bh__shell_line *out, const bh__relay *self)
 {
     int is_needed = 0;
     for (size_t i = 0; i < self->served_count; i++)
@@ -34,7 +34,7 @@ static void add_own(bh__shell_line *out, const bh_relay *self)
 }
 
 /* Writes the names, or the patterns. Returns their number. */
-static int add_all(bh__shell_line *out, const bh_relay *self, int of_patterns)
+static int add_all(bh__shell_line *out, const bh__relay *self, int of_patterns)
 {
     int count = 0;
     for (size_t i = 0; i < self->served_count; i++) {
@@ -47,7 +47,7 @@ static int add_all(bh__shell_line *out, const bh_relay *self, int of_patterns)
 }
 
 /* Writes an expression for all queues of the relay and for no other. */
-static void add_pattern(bh__shell_line *out, const bh_relay *self)
+static void add_pattern(bh__shell_line *out, const bh__relay *self)
 {
     bh__shell_line patterns = {.ok = 1};
     bh__shell_add_text(out, "^(");
@@ -64,7 +64,7 @@ static void add_pattern(bh__shell_line *out, const bh_relay *self)
     bh__shell_free(&patterns);
 }
 
-static void add_definition(bh__shell_line *out, const bh_relay *self, int is_quorum)
+static void add_definition(bh__shell_line *out, const bh__relay *self, int is_quorum)
 {
     bh__shell_add_text(out, "{\"dead-letter-exchange\":");
     out->ok = out->ok && bh__add_json_string(&out->store, bh_topology_queue(self->topology));
@@ -81,7 +81,7 @@ static void add_argument(bh__shell_line *out, bh__shell_line *part)
     part->store.size = 0;
 }
 
-bh_bytes bh_relay_policy_line(bh_relay *self, bh_queue_type type, bh_bytes vhost)
+bh_bytes bh__relay_policy_line(bh__relay *self, bh_queue_type type, bh_bytes vhost)
 {
     int is_quorum = type == BH_QUEUE_QUORUM;
     char digits[BH__DIGITS];

@@ -9,30 +9,30 @@ enum { LONGEST_SHOWN = 255 };
 
 /* ------------------------------------------------------------------------------------------------------- new and free */
 
-static bh_relay *make(void)
+static bh__relay *make(void)
 {
-    bh_relay *self = calloc(1, sizeof *self);
+    bh__relay *self = calloc(1, sizeof *self);
     if (!self)
         return NULL;
-    for (int i = 0; i <= BH_DEATH_OTHER; i++)
+    for (int i = 0; i <= BH__DEATH_OTHER; i++)
         self->outcomes[i] = BH_OUTCOME_PERMANENT;
-    self->outcomes[BH_DEATH_REJECTED] = BH_OUTCOME_FAILED;
+    self->outcomes[BH__DEATH_REJECTED] = BH_OUTCOME_FAILED;
     return self;
 }
 
-bh_status bh_relay_new(bh_relay **out)
+bh_status bh__relay_new(bh__relay **out)
 {
     if (!out)
         return BH_ERR_ARGUMENT;
     *out = make();
     if (!*out || bh__topology_new_relays(&(*out)->topology) == BH_OK)
         return *out ? BH_OK : BH_ERR_NO_MEMORY;
-    bh_relay_free(*out);
+    bh__relay_free(*out);
     *out = NULL;
     return BH_ERR_NO_MEMORY;
 }
 
-void bh_relay_free(bh_relay *self)
+void bh__relay_free(bh__relay *self)
 {
     if (!self)
         return;
@@ -49,7 +49,7 @@ void bh_relay_free(bh_relay *self)
 }
 
 /* Appends a name or pattern. On success the relay owns the policy. */
-static bh_status append(bh_relay *self, bh_bytes name, bh_policy *policy)
+static bh_status append(bh__relay *self, bh_bytes name, bh_policy *policy)
 {
     void *served = self->served;
     if (!bh__reserve(&served, &self->served_capacity, sizeof *self->served, self->served_count + 1))
@@ -63,7 +63,7 @@ static bh_status append(bh_relay *self, bh_bytes name, bh_policy *policy)
     return BH_OK;
 }
 
-static bh_status append_copy(bh_relay *self, bh_bytes name, const bh_policy *policy)
+static bh_status append_copy(bh__relay *self, bh_bytes name, const bh_policy *policy)
 {
     bh_policy *copy;
     bh_status status = policy ? bh__policy_copy(&copy, policy) : bh_policy_new(&copy);
@@ -74,12 +74,12 @@ static bh_status append_copy(bh_relay *self, bh_bytes name, const bh_policy *pol
     return status;
 }
 
-bh_status bh__relay_copy(bh_relay **out, const bh_relay *from)
+bh_status bh__relay_copy(bh__relay **out, const bh__relay *from)
 {
     *out = make();
     if (!*out)
         return BH_ERR_NO_MEMORY;
-    bh_relay *copy = *out;
+    bh__relay *copy = *out;
     bh_status status = bh__topology_copy(&copy->topology, from->topology);
     for (size_t i = 0; status == BH_OK && i < from->served_count; i++)
         status = append_copy(copy, bh__relay_name_of(from, &from->served[i]), from->served[i].policy);
@@ -87,7 +87,7 @@ bh_status bh__relay_copy(bh_relay **out, const bh_relay *from)
     copy->is_built = from->is_built;
     if (status == BH_OK)
         return BH_OK;
-    bh_relay_free(copy);
+    bh__relay_free(copy);
     *out = NULL;
     return status;
 }
@@ -95,38 +95,38 @@ bh_status bh__relay_copy(bh_relay **out, const bh_relay *from)
 /* ----------------------------------------------------------------------------------------------------------- settings */
 
 /* Reports the result of a topology setting, with the topology's error. */
-static bh_status report_setting(bh_relay *self, bh_status status)
+static bh_status report_setting(bh__relay *self, bh_status status)
 {
     bh_bytes error = bh_topology_error(self->topology);
     self->is_built = self->is_read = 0;
     return bh__report_set(&self->problem, status, "%s", status == BH_OK || !error.size ? "" : error.data);
 }
 
-bh_status bh_relay_set_queue_type(bh_relay *self, bh_queue_type type)
+bh_status bh__relay_set_queue_type(bh__relay *self, bh_queue_type type)
 {
     return self ? report_setting(self, bh_topology_set_queue_type(self->topology, type)) : BH_ERR_ARGUMENT;
 }
 
-bh_status bh_relay_set_namespace(bh_relay *self, bh_bytes name)
+bh_status bh__relay_set_namespace(bh__relay *self, bh_bytes name)
 {
     return self ? report_setting(self, bh_topology_set_namespace(self->topology, name)) : BH_ERR_ARGUMENT;
 }
 
-bh_status bh_relay_set_stripes(bh_relay *self, int count)
+bh_status bh__relay_set_stripes(bh__relay *self, int count)
 {
     return self ? report_setting(self, bh_topology_set_stripes(self->topology, count)) : BH_ERR_ARGUMENT;
 }
 
-bh_status bh_relay_set_outcome(bh_relay *self, bh_death_reason reason, bh_outcome outcome)
+bh_status bh__relay_set_outcome(bh__relay *self, bh__death_reason reason, bh_outcome outcome)
 {
-    if (!self || (int)reason < BH_DEATH_REJECTED || (int)reason >= BH_DEATH_OTHER ||
+    if (!self || (int)reason < BH__DEATH_REJECTED || (int)reason >= BH__DEATH_OTHER ||
         (outcome != BH_OUTCOME_FAILED && outcome != BH_OUTCOME_PERMANENT && outcome != BH_OUTCOME_DROPPED))
         return BH_ERR_ARGUMENT;
     self->outcomes[reason] = outcome;
     return BH_OK;
 }
 
-static int is_added(const bh_relay *self, bh_bytes name)
+static int is_added(const bh__relay *self, bh_bytes name)
 {
     for (size_t i = 0; i < self->served_count; i++)
         if (bh__same(bh__relay_name_of(self, &self->served[i]), name))
@@ -134,7 +134,7 @@ static int is_added(const bh_relay *self, bh_bytes name)
     return 0;
 }
 
-static bh_status check_policy(bh_relay *self, bh_bytes name, const bh_policy *policy)
+static bh_status check_policy(bh__relay *self, bh_bytes name, const bh_policy *policy)
 {
     bh_policy *copy;
     bh_status status = policy ? bh__policy_copy(&copy, policy) : BH_OK;
@@ -148,7 +148,7 @@ static bh_status check_policy(bh_relay *self, bh_bytes name, const bh_policy *po
     return status;
 }
 
-bh_status bh_relay_add_queue(bh_relay *self, bh_bytes name, const bh_policy *policy)
+bh_status bh__relay_add_queue(bh__relay *self, bh_bytes name, const bh_policy *policy)
 {
     if (!self || !name.data)
         return BH_ERR_ARGUMENT;
@@ -165,10 +165,10 @@ bh_status bh_relay_add_queue(bh_relay *self, bh_bytes name, const bh_policy *pol
     if (is_added(self, name))
         return bh__report_set(&self->problem, BH_ERR_ARGUMENT, "\"%.*s\" is given twice: leave one out", shown,
                               name.data);
-    if (self->served_count == BH_RELAY_MOST_QUEUES)
+    if (self->served_count == BH__RELAY_MOST_QUEUES)
         return bh__report_set(&self->problem, BH_ERR_ARGUMENT,
                               "a relay has at most %d names and patterns: take a pattern for several queues",
-                              BH_RELAY_MOST_QUEUES);
+                              BH__RELAY_MOST_QUEUES);
     status = check_policy(self, name, policy);
     if (status == BH_OK)
         status = append_copy(self, name, policy);
@@ -179,7 +179,7 @@ bh_status bh_relay_add_queue(bh_relay *self, bh_bytes name, const bh_policy *pol
 
 /* -------------------------------------------------------------------------------------------------------------- build */
 
-static bh_status build_topology(bh_relay *self)
+static bh_status build_topology(bh__relay *self)
 {
     bh_status status = BH_OK;
     for (size_t i = 1; status == BH_OK && i < self->served_count; i++)
@@ -189,7 +189,7 @@ static bh_status build_topology(bh_relay *self)
     return status == BH_OK ? bh_topology_build(self->topology, self->served[0].policy) : status;
 }
 
-bh_status bh_relay_build(bh_relay *self)
+bh_status bh__relay_build(bh__relay *self)
 {
     if (!self)
         return BH_ERR_ARGUMENT;
@@ -208,12 +208,12 @@ bh_status bh_relay_build(bh_relay *self)
     return bh__report_set(&self->problem, status, "%s", status == BH_OK ? "" : bh_topology_error(self->topology).data);
 }
 
-bh_bytes bh_relay_error(const bh_relay *self)
+bh_bytes bh__relay_error(const bh__relay *self)
 {
     return self ? bh__report_text(&self->problem) : bh_str("");
 }
 
-bh_status bh__relay_topology_of(bh_topology **out, const bh_relay *self, bh_bytes queue)
+bh_status bh__relay_topology_of(bh_topology **out, const bh__relay *self, bh_bytes queue)
 {
     const bh__served *served = bh__relay_find(self, queue);
     *out = NULL;

@@ -2,7 +2,7 @@
 
 #include "topology/internal.h"
 
-bh_bytes bh__relay_name_of(const bh_relay *self, const bh__served *served)
+bh_bytes bh__relay_name_of(const bh__relay *self, const bh__served *served)
 {
     return bh__store_get(&self->names, served->name);
 }
@@ -38,7 +38,7 @@ static int ends_in(bh_bytes text, const char *suffix)
 }
 
 /* Returns the part of the name after "<ns>."; "" if it does not begin so. */
-static bh_bytes behind_namespace(const bh_relay *self, bh_bytes name)
+static bh_bytes behind_namespace(const bh__relay *self, bh_bytes name)
 {
     bh_bytes space = bh__topology_namespace(self->topology);
     if (name.size <= space.size + 1 || memcmp(name.data, space.data, space.size) != 0 || name.data[space.size] != '.')
@@ -46,19 +46,19 @@ static bh_bytes behind_namespace(const bh_relay *self, bh_bytes name)
     return (bh_bytes){name.data + space.size + 1, name.size - space.size - 1};
 }
 
-int bh__relay_is_wait_queue(const bh_relay *self, bh_bytes name)
+int bh__relay_is_wait_queue(const bh__relay *self, bh_bytes name)
 {
     return bh__begins(behind_namespace(self, name), "wait.");
 }
 
-int bh__relay_is_own(const bh_relay *self, bh_bytes name)
+int bh__relay_is_own(const bh__relay *self, bh_bytes name)
 {
     bh_bytes rest = behind_namespace(self, name);
     return bh__same(rest, bh_str("rejected")) || bh__same(rest, bh_str("unroutable")) ||
            bh__relay_is_wait_queue(self, name);
 }
 
-int bh__relay_may_meet_own(const bh_relay *self, const bh__served *served)
+int bh__relay_may_meet_own(const bh__relay *self, const bh__served *served)
 {
     bh_bytes pattern = bh__relay_name_of(self, served);
     bh_bytes space = bh__topology_namespace(self->topology);
@@ -68,7 +68,7 @@ int bh__relay_may_meet_own(const bh_relay *self, const bh__served *served)
     return same == space.size || same == pattern.size || pattern.data[same] == '*';
 }
 
-const bh__served *bh__relay_find(const bh_relay *self, bh_bytes queue)
+const bh__served *bh__relay_find(const bh__relay *self, bh_bytes queue)
 {
     int is_for_patterns = !ends_in(queue, ".parked") && !bh__relay_is_own(self, queue);
     const bh__served *by_pattern = NULL;

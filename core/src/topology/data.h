@@ -80,7 +80,7 @@ struct bh_topology {
     int64_t fixed_ms;      /* reject, native: the first delay in the work queue's arguments */
     int64_t fixed_most_ms; /* native: the highest delay in the work queue's arguments */
     bh__store definitions; /* JSON; its size excludes the terminating zero byte */
-    bh__report permission; /* the result of bh_topology_permission */
+    bh__report permission; /* the result of bh__topology_permission */
     int no_memory;
     char error[1024];
 };

@@ -76,4 +76,17 @@ int bh__topology_stripes(const bh_topology *self);
 /* Appends a UTF-8 text to `out` as a JSON string. Returns 0 if memory runs out. */
 int bh__add_json_string(bh__store *out, bh_bytes text);
 
+typedef enum bh__permission { BH__PERMISSION_CONFIGURE, BH__PERMISSION_WRITE, BH__PERMISSION_READ } bh__permission;
+
+/*
+ * Returns a regular expression for rabbitmqctl set_permissions: the least that a consumer of the work queue needs. It
+ * depends on the strategy and the mode. "^$" permits nothing.
+ *
+ * All strategies publish to the parked queue by the default exchange, amq.default. A replay also needs to read the parked
+ * queue and to write to the return exchange.
+ *
+ * The text is valid until the next call; "" if the topology is not built, an argument is out of range, or memory runs out.
+ */
+bh_bytes bh__topology_permission(bh_topology *self, bh_mode mode, bh__permission permission);
+
 #endif

@@ -45,39 +45,39 @@ static void add_rungs(pattern *to, const bh_topology *self)
 }
 
 /* RabbitMQ checks write on an alternate exchange and on a dead letter exchange, and read on the exchange or queue. */
-static void add_arguments(pattern *to, const bh_declaration *it, bh_permission permission, int is_rung)
+static void add_arguments(pattern *to, const bh_declaration *it, bh__permission permission, int is_rung)
 {
     for (size_t i = 0; i < it->argument_count; i++) {
         const bh_argument *each = &it->arguments[i];
         if (!bh__same(each->name, bh_str("alternate-exchange")) &&
             !bh__same(each->name, bh_str("x-dead-letter-exchange")))
             continue;
-        if (permission == BH_PERMISSION_WRITE)
+        if (permission == BH__PERMISSION_WRITE)
             add_name(to, each->string);
         else if (!is_rung)
             add_name(to, it->name);
     }
 }
 
-static void add_declaration(pattern *to, const bh_declaration *it, bh_permission permission, int is_rung)
+static void add_declaration(pattern *to, const bh_declaration *it, bh__permission permission, int is_rung)
 {
-    if (it->kind != BH_DECLARE_BINDING && permission != BH_PERMISSION_CONFIGURE)
+    if (it->kind != BH_DECLARE_BINDING && permission != BH__PERMISSION_CONFIGURE)
         add_arguments(to, it, permission, is_rung);
     if (is_rung)
         return;
-    if (it->kind != BH_DECLARE_BINDING && permission == BH_PERMISSION_CONFIGURE)
+    if (it->kind != BH_DECLARE_BINDING && permission == BH__PERMISSION_CONFIGURE)
         add_name(to, it->name);
-    else if (it->kind == BH_DECLARE_BINDING && permission != BH_PERMISSION_CONFIGURE)
-        add_name(to, permission == BH_PERMISSION_WRITE ? it->name : it->source);
+    else if (it->kind == BH_DECLARE_BINDING && permission != BH__PERMISSION_CONFIGURE)
+        add_name(to, permission == BH__PERMISSION_WRITE ? it->name : it->source);
 }
 
-static void add_declarations(pattern *to, const bh_topology *self, bh_permission permission)
+static void add_declarations(pattern *to, const bh_topology *self, bh__permission permission)
 {
     int is_ladder = self->strategy == BH_STRATEGY_LADDER;
     bh_declaration each;
     for (size_t i = 0; bh_topology_declaration(self, i, &each) == BH_OK; i++)
         add_declaration(to, &each, permission, is_ladder && each.rung_ms > 0);
-    if (is_ladder && permission != BH_PERMISSION_WRITE) /* a consumer declares and binds rungs */
+    if (is_ladder && permission != BH__PERMISSION_WRITE) /* a consumer declares and binds rungs */
         add_rungs(to, self);
 }
 
@@ -101,21 +101,21 @@ static void add_publishing(pattern *to, const bh_topology *self)
         add_name(to, bh__topology_text(self, self->wait_exchange));
 }
 
-bh_bytes bh_topology_permission(bh_topology *self, bh_mode mode, bh_permission permission)
+bh_bytes bh__topology_permission(bh_topology *self, bh_mode mode, bh__permission permission)
 {
     if (!self || !self->is_built || (int)mode < BH_MODE_CREATE || mode > BH_MODE_NONE ||
-        (int)permission < BH_PERMISSION_CONFIGURE || permission > BH_PERMISSION_READ)
+        (int)permission < BH__PERMISSION_CONFIGURE || permission > BH__PERMISSION_READ)
         return bh_str("");
     bh__report *out = &self->permission;
     bh__report_clear(out);
     pattern made = {.out = out};
     if (mode == BH_MODE_CREATE)
         add_declarations(&made, self, permission);
-    else if (mode == BH_MODE_VERIFY && permission == BH_PERMISSION_WRITE)
+    else if (mode == BH_MODE_VERIFY && permission == BH__PERMISSION_WRITE)
         add_verified(&made, self);
-    if (permission == BH_PERMISSION_READ)
+    if (permission == BH__PERMISSION_READ)
         add_name(&made, bh_topology_queue(self));
-    else if (permission == BH_PERMISSION_WRITE)
+    else if (permission == BH__PERMISSION_WRITE)
         add_publishing(&made, self);
     bh__report_add(out, out->size ? ")$" : "^$");
     return (bh_bytes){out->text ? out->text : "", out->size};

@@ -1,20 +1,10 @@
 /* The worker of a build without librabbitmq: its functions return BH_ERR_NO_LIBRABBITMQ. */
-#include <backhop/adapter/relay.h>
 #include <backhop/worker.h>
 
 bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, const bh_topology *topology)
 {
     (void)policy;
     (void)topology;
-    if (!out)
-        return BH_ERR_ARGUMENT;
-    *out = NULL;
-    return BH_ERR_NO_LIBRABBITMQ;
-}
-
-bh_status bh_worker_new_relay(bh_worker **out, const bh_relay *relay)
-{
-    (void)relay;
     if (!out)
         return BH_ERR_ARGUMENT;
     *out = NULL;

@@ -79,7 +79,7 @@ class Breaker:
     :raises ArgumentTypeError: if an option has another type.
     """
 
-    __slots__ = ("_by_key", "_errors", "_key", "_name", "_one")
+    __slots__ = ("_errors", "_handle", "_key", "_name")
 
     def __init__(
         self,
@@ -127,8 +127,7 @@ class Breaker:
         if pauses is not None:
             instance("pauses", pauses, Policy, "give a backhop.Policy")
         more = (None if pauses is None else pauses._handle, os.urandom(_RANDOM_BYTES))
-        self._one = None if key else made(c.bh_breaker_new(*settings, *more))
-        self._by_key = made(c.bh_breakers_new(*settings, *more)) if key else None
+        self._handle = made(c.bh_breaker_new(*settings, int(self._has_keys), *more))
 
     @property
     def name(self) -> str:
@@ -177,11 +176,7 @@ class Breaker:
         until = _NEVER
         if duration is not None:
             until = now + span_ms("duration", duration, 1, LONGEST_MS)
-        by_key = self._of_key(key)
-        if by_key is None:
-            check(c.Breaker_open(self._single, until, now))
-        else:
-            check(c.Breakers_open(by_key[0], by_key[1], until, now))
+        check(c.Breaker_open(self._handle, self._named(key), until, now))
 
     def close(self, key: Text | None = None) -> None:
         """Closes it by hand.
@@ -189,56 +184,45 @@ class Breaker:
         :param key: the key to close, of a breaker with keys.
         :raises StateError: if the key is missing, or the breaker has no keys.
         """
-        by_key = self._of_key(key)
-        if by_key is None:
-            c.Breaker_close(self._single, now_ms())
-        else:
-            c.Breakers_close(by_key[0], by_key[1], now_ms())
+        c.Breaker_close(self._handle, self._named(key), now_ms())
 
     def disable(self) -> None:
         """Lets all messages through until ``open`` or ``close``, and counts nothing.
 
         :raises StateError: if it has keys: a key cannot be disabled.
         """
-        c.Breaker_disable(self._single, now_ms())
+        check(c.Breaker_disable(self._handle, self._named(None), now_ms()))
 
     # For retriers and workers
 
     @property
     def _has_keys(self) -> bool:
-        """Returns whether there is a breaker for each key."""
-        return self._by_key is not None
+        """Returns whether each key has a state."""
+        return self._key is not None
 
-    @property
-    def _single(self) -> c.Breaker:
-        """The core's breaker, of a breaker without keys."""
-        if self._one is None:
-            raise StateError(
-                f"breaker {self._name} has keys: give a key to open, close, state_of or reason_of"
-            )
-        return self._one
-
-    def _of_key(self, key: Text | None) -> tuple[c.Breakers, Text] | None:
-        """Returns the core's breakers and a key; None for a breaker without keys."""
+    def _named(self, key: Text | None) -> Text:
+        """Returns a key as the core takes it: "" for a breaker without keys."""
         if key is None:
-            return None
+            if self._has_keys:
+                raise StateError(
+                    f"breaker {self._name} has keys: give a key to open, close, state_of or "
+                    "reason_of"
+                )
+            return ""
         checked = _checked("key", key)
-        if self._by_key is None:
+        if not self._has_keys:
             raise StateError(f"breaker {self._name} has no keys: leave out the key")
-        return self._by_key, checked
+        return checked
 
     def _read(self, key: Text | None) -> c.BreakerView:
-        by_key = self._of_key(key)
-        if by_key is None:
-            return c.Breaker_read(self._single, now_ms())
-        return c.Breakers_read(by_key[0], by_key[1], now_ms())
+        return c.Breaker_read(self._handle, self._named(key), now_ms())
 
     def _check_topology(self, topology: Topology) -> None:
         """Checks that messages of a topology can use this breaker.
 
         :raises StrategyError: if it has keys, and the strategy cannot defer a message.
         """
-        if self._by_key is not None and not c.Topology_defers(topology._handle):
+        if self._has_keys and not c.Topology_defers(topology._handle):
             raise StrategyError(
                 f"breaker {self._name} has a key, and with strategy {topology.strategy} no message "
                 "can wait without an attempt: use another strategy, or a breaker without a key"
@@ -253,24 +237,20 @@ class Breaker:
         """
         at = now_ms() if now is None else now
         key: Text = ""
-        if self._by_key is None or self._key is None:
-            generation, number, until = c.Breaker_permit(self._single, at)
-        else:
+        if self._key is not None:
             key = _checked(f"the key of breaker {self._name}", self._key(message))
-            generation, number, until = c.Breakers_permit(self._by_key, key, at)
+        generation, number, until = c.Breaker_permit(self._handle, key, at)
         if generation:
             return Call(self, key, generation, number), 0
         return None, _NEVER if until == _NEVER else max(0, until - at)
 
     def _state_at(self, message: Message, now: int) -> BreakerState | None:
         """Returns the state of a message's breaker; None if its key function fails."""
-        if self._by_key is None or self._key is None:
-            return _STATES[c.Breaker_read(self._single, now)[0]]
         try:
-            key = _checked("the key", self._key(message))
+            key = "" if self._key is None else _checked("the key", self._key(message))
         except Exception:
             return None
-        return _STATES[c.Breakers_read(self._by_key, key, now)[0]]
+        return _STATES[c.Breaker_read(self._handle, key, now)[0]]
 
     def _is_own_fault(self, exception: BaseException | None) -> bool:
         """Returns whether an exception of a handler is the message's own fault."""
@@ -279,7 +259,9 @@ class Breaker:
         return not matches("errors", self._errors, exception)
 
     def _record(self, call: Call, kind: int, duration_ms: int, result: Result, about: str) -> None:
-        given = (
+        c.Breaker_record(
+            self._handle,
+            call.key,
             call.generation,
             call.number,
             kind,
@@ -289,13 +271,9 @@ class Breaker:
             about,
             now_ms() if call.now_ms is None else call.now_ms,
         )
-        if self._by_key is None:
-            c.Breaker_record(self._single, *given)
-        else:
-            c.Breakers_record(self._by_key, call.key, *given)
 
     def __repr__(self) -> str:
-        state = f", {self.state}" if self._by_key is None else " by key"
+        state = " by key" if self._has_keys else f", {self.state}"
         return f"<Breaker {self._name!r}{state}>"
 
 

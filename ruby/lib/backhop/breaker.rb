@@ -103,7 +103,7 @@ module Backhop
     def open(duration = nil, key: nil)
       now_ms = Times.monotonic_ms
       until_ms = duration.nil? ? NEVER : now_ms + Checks.time(duration, "duration", (1..LONGEST_MS))
-      Status.check(@native.open(*named(key), until_ms, now_ms))
+      Status.check(@native.open(named(key), until_ms, now_ms))
     end
 
     # Closes the breaker by hand. Calls at once then grow from 1, as after its probes.
@@ -111,7 +111,7 @@ module Backhop
     # @param key (see #open)
     # @return [void]
     # @raise [StateError] a key is missing, or not wanted
-    def close(key: nil) = @native.close(*named(key), Times.monotonic_ms)
+    def close(key: nil) = @native.close(named(key), Times.monotonic_ms)
 
     # Disables the breaker until {#close} or {#open}: each message goes to a handler.
     #
@@ -120,7 +120,7 @@ module Backhop
     def disable
       raise StateError, "breaker #{name.inspect} is by key: only a breaker without a key can be disabled" if by_key?
 
-      @native.disable(Times.monotonic_ms)
+      Status.check(@native.disable("", Times.monotonic_ms))
     end
 
     # @return [Symbol] :closed, :open, :half_open or :disabled
@@ -162,10 +162,8 @@ module Backhop
     # @return [Permit]
     # @api private
     def permit(message, now_ms = Times.monotonic_ms)
-      return Permit.new(nil, *@native.permit(now_ms), now_ms) unless by_key?
-
-      key = text(@key.call(message))
-      Permit.new(key, *@native.permit(key, now_ms), now_ms)
+      key = text(@key.call(message)) if by_key?
+      Permit.new(key, *@native.permit(key || "", now_ms), now_ms)
     end
 
     # Records the end of a call.
@@ -207,15 +205,14 @@ module Backhop
       raise InvalidArgumentError, error unless error.empty?
 
       random = Random.urandom(RANDOM_BYTES)
-      make = by_key? ? Native.method(:bh_breakers_new) : Native.method(:bh_breaker_new)
-      Core.made(make.call(name, *settings, pauses&.native, random))
+      Core.made(Native.bh_breaker_new(name, *settings, by_key? ? 1 : 0, pauses&.native, random))
     end
 
-    def read(key) = @native.read(*named(key), Times.monotonic_ms)
+    def read(key) = @native.read(named(key), Times.monotonic_ms)
 
-    # Returns the key as an argument; none if the breaker is not by key.
+    # Returns the key as the core takes it: "" if the breaker is not by key.
     def named(key)
-      return key.nil? ? [] : [text(key)] if by_key? != key.nil?
+      return key.nil? ? "" : text(key) if by_key? != key.nil?
       raise StateError, "breaker #{name.inspect} is by key: give a key to open, close, state_of or reason_of" if by_key?
 
       raise StateError, "breaker #{name.inspect} is not by key: give no key"
@@ -231,7 +228,7 @@ module Backhop
     end
 
     def end_call(permit, now_ms, kind, error = nil, retry_after_ms = 0, whole_queue = 0)
-      @native.record(*permit.key, permit.generation, permit.number, kind, [now_ms - permit.at_ms, 0].max, retry_after_ms,
+      @native.record(permit.key || "", permit.generation, permit.number, kind, [now_ms - permit.at_ms, 0].max, retry_after_ms,
                      whole_queue, error ? Outcomes.class_name(error) : "", now_ms)
     end
   end

@@ -27,19 +27,6 @@ BH_BEGIN_DECLS
  */
 BH_API int bh_mode_makes_rungs(bh_mode mode);
 
-typedef enum bh_permission { BH_PERMISSION_CONFIGURE, BH_PERMISSION_WRITE, BH_PERMISSION_READ } bh_permission;
-
-/*
- * Returns a regular expression for rabbitmqctl set_permissions: the least that a consumer of the work queue needs. It
- * depends on the strategy and the mode. "^$" permits nothing.
- *
- * All strategies publish to the parked queue by the default exchange, amq.default. A replay also needs to read the parked
- * queue and to write to the return exchange.
- *
- * The text is valid until the next call; "" if the topology is not built, an argument is out of range, or memory runs out.
- */
-BH_API bh_bytes bh_topology_permission(bh_topology *self, bh_mode mode, bh_permission permission);
-
 /*
  * The language of the options that errors name: mode="create", mode: :create, ...
  *

@@ -69,7 +69,7 @@ typedef struct bh_flow bh_flow;
 /*
  * Creates the flow of one consumer in *out. Free it with bh_flow_free.
  *
- * breaker: kept until the flow is freed. It may have other flows.
+ * breaker: without by_key; kept until the flow is freed. It may have other flows.
  * topology: of the consumer; must be built.
  * Errors: BH_ERR_ARGUMENT; BH_ERR_STATE if the topology is not built; BH_ERR_NO_MEMORY.
  */

@@ -163,20 +163,6 @@ BH_API bh_status bh_plan_guard(bh_plan *self, const bh_delivery *delivery, const
 BH_API bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
                                 const bh_topology *topology, bh_bytes random);
 
-/*
- * Decides about a message in a wait queue of a set-up that was made by hand.
- *
- * The message waits again, in the topology, as long as the policy has it after as many failures. If no attempt remains, it
- * is parked with the reason "exhausted". Its header gives the failures (backhop-attempts, the legacy counter), at
- * least one. If x-death is the source, or if there is none, one failure is added: the failure that it waits for.
- *
- * The work queue's x-death record gives the copy's exchange and routing key; without it, the delivery does. A delivery by the default exchange has the wait queue's name as its key. The key is then the name of the work queue.
- *
- * Arguments and errors: as bh_plan_make; BH_ERR_STRATEGY for reject and native, which have no wait queues.
- */
-BH_API bh_status bh_plan_adopt(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
-                               const bh_policy *policy, const bh_topology *topology, int64_t now_ms, bh_bytes random);
-
 /* Returns the action. */
 BH_API bh_action bh_plan_action(const bh_plan *self);
 /* Returns the number of failed attempts, this attempt included if it failed; at most BH_HISTORY_MOST_ATTEMPTS. */

@@ -146,7 +146,7 @@ static bh_status decide(bh__context *self, bh_message *message)
 }
 
 /* Returns whether the work queue of a dead letter exists. */
-static bh__presence find_presence(bh__context *self, const bh_dead_letter *letter)
+static bh__presence find_presence(bh__context *self, const bh__dead_letter *letter)
 {
     return letter->is_served ? bh__work_queues_look_up(&self->work_queues, letter->queue, bh__monotonic_ms())
                              : BH__MISSING;
@@ -167,21 +167,21 @@ static bh_status record_dead_letter(bh__context *self, bh_message *message)
 
 static bh_status decide_dead_letter(bh__context *self, bh_message *message, bh__presence *presence)
 {
-    bh_relay *relay = self->settings->relay;
-    bh_dead_letter letter;
+    bh__relay *relay = self->settings->relay;
+    bh__dead_letter letter;
     bh_bytes random;
     bh_status status =
         bh__content_read(self->work.delivery, message->exchange, message->routing_key, message->properties);
     if (status == BH_OK)
-        status = bh_relay_read(relay, self->work.delivery, self->work.history, &letter);
+        status = bh__relay_read(relay, self->work.delivery, self->work.history, &letter);
     *presence = status == BH_OK ? find_presence(self, &letter) : BH__MISSING;
     if (*presence == BH__UNKNOWN)
         return BH_OK;
     if (status == BH_OK)
         status = prepare_plan(self, &random);
     if (status == BH_OK)
-        status = bh_relay_plan(relay, self->work.plan, self->work.delivery, self->work.history,
-                               *presence == BH__PRESENT, bh__epoch_ms(), random);
+        status = bh__relay_plan(relay, self->work.plan, self->work.delivery, self->work.history,
+                                *presence == BH__PRESENT, bh__epoch_ms(), random);
     return status == BH_OK ? record_dead_letter(self, message) : status;
 }
 

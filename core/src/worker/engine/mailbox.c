@@ -213,7 +213,7 @@ static int get_permit(bh__mailbox *self, bh_message *message)
     if (!self->breaker || !message)
         return 1;
     message->permit_ms = bh__monotonic_ms();
-    bh_breaker_permit(self->breaker, message->permit_ms, &message->permit);
+    bh_breaker_permit(self->breaker, bh_str(""), message->permit_ms, &message->permit);
     if (message->permit.generation)
         return 1;
     hold(self);
@@ -226,7 +226,7 @@ void bh__mailbox_record(const bh__mailbox *self, const bh_message *message, bh_c
         return;
     int64_t now_ms = bh__monotonic_ms();
     call.duration_ms = now_ms - message->permit_ms;
-    bh_breaker_record(self->breaker, &message->permit, &call, now_ms);
+    bh_breaker_record(self->breaker, bh_str(""), &message->permit, &call, now_ms);
 }
 
 bh_message *bh__mailbox_take(bh__mailbox *self)

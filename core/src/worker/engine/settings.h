@@ -2,13 +2,13 @@
 #ifndef BACKHOP_WORKER_ENGINE_SETTINGS_H
 #define BACKHOP_WORKER_ENGINE_SETTINGS_H
 
+#include "relay/relay.h"
 #include "worker/wire/socket.h"
 
-#include <backhop/adapter/relay.h>
 #include <backhop/worker.h>
 
 typedef struct bh__settings {
-    bh_relay *relay; /* decides on each message; NULL: callers do. Only the thread uses it */
+    bh__relay *relay; /* decides on each message; NULL: callers do. Only the thread uses it */
     bh_policy *policy;
     bh_topology *topology;
     bh_policy *back_off;

@@ -131,6 +131,9 @@ bh_status bh_worker_set_breaker(bh_worker *self, bh_breaker *breaker)
     bh_status status = bh__worker_may_set(self);
     if (status == BH_OK && self->settings.relay)
         status = bh__worker_refuse(self, BH_ERR_STATE, "a relay calls no handler, so it has no breaker");
+    if (status == BH_OK && bh__breaker_is_by_key(breaker))
+        status = bh__worker_refuse(self, BH_ERR_ARGUMENT,
+                                   "the breaker is by key: call bh_breaker_permit for each message that you take");
     if (status != BH_OK)
         return status;
     bh__breaker_keep(breaker);

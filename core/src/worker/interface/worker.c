@@ -1,4 +1,5 @@
 #include "worker/interface/internal.h"
+#include "worker/interface/relay.h"
 
 #include "policy/internal.h"
 #include "relay/internal.h"
@@ -58,7 +59,7 @@ bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, const bh_topol
     return BH_OK;
 }
 
-bh_status bh_worker_new_relay(bh_worker **out, const bh_relay *relay)
+bh_status bh__worker_new_relay(bh_worker **out, const bh__relay *relay)
 {
     if (!out)
         return BH_ERR_ARGUMENT;
@@ -99,7 +100,7 @@ static void free_settings(bh__settings *self)
     free(self->ca_file);
     free(self->cert);
     free(self->key);
-    bh_relay_free(self->relay);
+    bh__relay_free(self->relay);
     bh_policy_free(self->policy);
     bh_topology_free(self->topology);
     bh_policy_free(self->back_off);

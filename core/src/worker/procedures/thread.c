@@ -30,7 +30,7 @@ void bh__runner_free(bh__runner *self)
 static bh_status begin_relay(bh__runner *self)
 {
     bh__work_queues *work_queues = &self->context->work_queues;
-    const bh_relay *relay = self->context->settings->relay;
+    const bh__relay *relay = self->context->settings->relay;
     bh_status status = self->declared ? BH_OK : bh_declared_new(&self->declared);
     if (status == BH_OK)
         status = bh_declaring_set_declared(self->declaring, self->declared);

@@ -29,7 +29,7 @@ class Gate(ABC, Generic[MessageT]):
     def __init__(self, session: Session, breaker: Breaker) -> None:
         self._session = session
         self._breaker = breaker
-        self._flow = made(c.bh_flow_new(breaker._single, session.topology._handle))
+        self._flow = made(c.bh_flow_new(breaker._handle, session.topology._handle))
         self._held: deque[MessageT] = deque()  # the oldest first
         self._is_looking = False
         self._is_limited = False  # the breaker did not permit a message

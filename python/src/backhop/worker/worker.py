@@ -181,6 +181,8 @@ class Worker:
         self._events = Events(self.topology.queue, on_event)
         choice = Choice(never, only, policies)
         self._breaker = checked_breaker(breaker, self.topology)
+        given = self._breaker
+        of_queue = None if given is None or given._has_keys else given._handle
         check_served(self.topology, policies)
         self._wants_retries = truth("retry_events", retry_events)
         self._events.attach(self)
@@ -197,7 +199,7 @@ class Worker:
             confirm_timeout=confirm_timeout,
             back_off=back_off,
             fail_fast=fail_fast,
-            breaker=None if self._breaker is None else self._breaker._one,
+            breaker=of_queue,
             limit_ms=self._limit.ms,
             legacy_counter=legacy_counter,
             wait_queues=wait_queues,

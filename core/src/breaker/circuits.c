@@ -1,11 +1,11 @@
-/* Breakers by key: a table of hashes, with the order of their use. */
+/* Circuits: one for each key. A table of hashes, with the order of their use. */
 #include "base/siphash.h"
 #include "breaker/data.h"
 
 #include <stdlib.h>
 
 enum {
-    MOST = BH_BREAKERS_MOST_KEYS,
+    MOST = BH_BREAKER_MOST_KEYS,
     PLACES = 16384, /* of the table: a power of two */
     MOST_RAMP_CALLS = 64,
     BLIND_MS = 60000,
@@ -14,19 +14,19 @@ enum {
 
 typedef struct entry {
     uint64_t hash;
-    bh_breaker *breaker;
+    bh__circuit *circuit;
     size_t next; /* of the same place, index plus 1; 0: none */
     size_t older, newer;
 } entry;
 
-struct bh_breakers {
+struct bh__circuits {
     pthread_mutex_t mutex;
     bh_breaker_settings settings;
     bh_policy *pauses;
     char name[BH_BREAKER_MOST_NAME + 1];
     bh__siphash_key key;
     uint64_t random;
-    int64_t generation; /* the first one of the next breaker: a permit of a replaced key is foreign */
+    int64_t generation; /* the first one of the next circuit: a permit of a replaced key is foreign */
     entry *entries;
     size_t count;
     size_t capacity;
@@ -34,20 +34,16 @@ struct bh_breakers {
     size_t places[PLACES]; /* index plus 1 */
 };
 
-bh_status bh_breakers_new(bh_breakers **out, const bh_breaker_settings *settings, bh_bytes random)
+bh_status bh__circuits_new(bh__circuits **out, const bh_breaker_settings *settings, bh_bytes random)
 {
-    if (!out)
-        return BH_ERR_ARGUMENT;
     *out = NULL;
-    if (bh_breaker_settings_error(settings).size || !random.data || random.size != BH_BREAKER_RANDOM_BYTES)
-        return BH_ERR_ARGUMENT;
-    bh_breakers *self = calloc(1, sizeof *self);
+    bh__circuits *self = calloc(1, sizeof *self);
     if (!self || pthread_mutex_init(&self->mutex, NULL) != 0) {
         free(self);
         return BH_ERR_NO_MEMORY;
     }
     if (settings->pauses && bh__policy_copy(&self->pauses, settings->pauses) != BH_OK) {
-        bh_breakers_free(self);
+        bh__circuits_free(self);
         return BH_ERR_NO_MEMORY;
     }
     memcpy(self->name, settings->name.data, settings->name.size);
@@ -63,12 +59,12 @@ bh_status bh_breakers_new(bh_breakers **out, const bh_breaker_settings *settings
     return BH_OK;
 }
 
-void bh_breakers_free(bh_breakers *self)
+void bh__circuits_free(bh__circuits *self)
 {
     if (!self)
         return;
     for (size_t i = 0; i < self->count; i++)
-        bh_breaker_free(self->entries[i].breaker);
+        bh__circuit_free(self->entries[i].circuit);
     pthread_mutex_destroy(&self->mutex);
     bh_policy_free(self->pauses);
     free(self->entries);
@@ -77,13 +73,13 @@ void bh_breakers_free(bh_breakers *self)
 
 /* ------------------------------------------------------------------------------------- the table */
 
-static size_t *place_of(bh_breakers *self, uint64_t hash)
+static size_t *place_of(bh__circuits *self, uint64_t hash)
 {
     return &self->places[hash & (PLACES - 1)];
 }
 
 /* Returns the entry of a key; NULL: it has none. */
-static entry *find(bh_breakers *self, uint64_t hash)
+static entry *find(bh__circuits *self, uint64_t hash)
 {
     size_t at = *place_of(self, hash);
     while (at && self->entries[at - 1].hash != hash)
@@ -92,7 +88,7 @@ static entry *find(bh_breakers *self, uint64_t hash)
 }
 
 /* Takes an entry out of the order of use. */
-static void leave(bh_breakers *self, const entry *left)
+static void leave(bh__circuits *self, const entry *left)
 {
     if (left->newer)
         self->entries[left->newer - 1].older = left->older;
@@ -105,7 +101,7 @@ static void leave(bh_breakers *self, const entry *left)
 }
 
 /* Makes an entry the one that was used last. */
-static void enter(bh_breakers *self, entry *entered)
+static void enter(bh__circuits *self, entry *entered)
 {
     size_t number = (size_t)(entered - self->entries) + 1;
     entered->older = self->newest;
@@ -118,7 +114,7 @@ static void enter(bh_breakers *self, entry *entered)
 }
 
 /* Takes the entry that was used least recently out of its place and of the order. */
-static entry *replace_oldest(bh_breakers *self)
+static entry *replace_oldest(bh__circuits *self)
 {
     entry *replaced = &self->entries[self->oldest - 1];
     size_t *at = place_of(self, replaced->hash);
@@ -126,18 +122,18 @@ static entry *replace_oldest(bh_breakers *self)
         at = &self->entries[*at - 1].next;
     *at = replaced->next;
     leave(self, replaced);
-    bh_breaker_free(replaced->breaker);
+    bh__circuit_free(replaced->circuit);
     return replaced;
 }
 
-/* Makes a breaker, with generations that no other key has or had. NULL: no memory. */
-static bh_breaker *make_breaker(bh_breakers *self)
+/* Makes a circuit, with generations that no other key has or had. NULL: no memory. */
+static bh__circuit *make_circuit(bh__circuits *self)
 {
     char random[BH_BREAKER_RANDOM_BYTES];
-    bh_breaker *made = NULL;
+    bh__circuit *made = NULL;
     for (size_t i = 0; i < sizeof random; i++)
         random[i] = (char)(unsigned char)(bh__draw_number(&self->random) * 256.0);
-    if (bh_breaker_new(&made, &self->settings, (bh_bytes){random, sizeof random}) != BH_OK)
+    if (bh__circuit_new(&made, &self->settings, (bh_bytes){random, sizeof random}) != BH_OK)
         return NULL;
     made->generation = self->generation;
     self->generation += INT64_C(1) << 20;
@@ -145,25 +141,25 @@ static bh_breaker *make_breaker(bh_breakers *self)
 }
 
 /* Adds an entry for a key. NULL: no memory. */
-static entry *add(bh_breakers *self, uint64_t hash)
+static entry *add(bh__circuits *self, uint64_t hash)
 {
     void *entries = self->entries;
     if (self->count < MOST && !bh__reserve(&entries, &self->capacity, sizeof *self->entries, self->count + 1))
         return NULL;
     self->entries = entries;
-    bh_breaker *breaker = make_breaker(self);
-    if (!breaker)
+    bh__circuit *circuit = make_circuit(self);
+    if (!circuit)
         return NULL;
     entry *added = self->count < MOST ? &self->entries[self->count++] : replace_oldest(self);
     size_t *place = place_of(self, hash);
-    *added = (entry){.hash = hash, .breaker = breaker, .next = *place};
+    *added = (entry){.hash = hash, .circuit = circuit, .next = *place};
     *place = (size_t)(added - self->entries) + 1;
     enter(self, added);
     return added;
 }
 
-/* Returns the breaker of a key, which counts as used now. NULL: it has none, and none is to be added. */
-static bh_breaker *use(bh_breakers *self, bh_bytes key, int adds)
+/* Returns the circuit of a key, which counts as used now. NULL: it has none, and none is to be added. */
+static bh__circuit *use(bh__circuits *self, bh_bytes key, int adds)
 {
     uint64_t hash = bh__siphash(self->key, key);
     entry *found = find(self, hash);
@@ -173,92 +169,90 @@ static bh_breaker *use(bh_breakers *self, bh_bytes key, int adds)
         leave(self, found);
         enter(self, found);
     }
-    return found ? found->breaker : NULL;
+    return found ? found->circuit : NULL;
 }
 
 /* --------------------------------------------------------------------------------------- the calls */
-
-static int is_key(bh_bytes key)
-{
-    return key.data || !key.size;
-}
 
 /*
  * Returns when a message whose key has no permit can try again. A probe, and a call of the ramp, can end at any time:
  * the message does not wait until it would be lost.
  */
-static int64_t try_again_ms(bh_breaker *breaker, int64_t until_ms, int64_t now_ms)
+static int64_t try_again_ms(bh__circuit *circuit, int64_t until_ms, int64_t now_ms)
 {
     bh_breaker_view view = {.state = BH_BREAKER_OPEN};
-    if (breaker)
-        bh_breaker_read(breaker, now_ms, &view);
+    if (circuit)
+        bh__circuit_read(circuit, now_ms, &view);
     if (view.state != BH_BREAKER_OPEN && until_ms > now_ms + PROBE_MS)
         return now_ms + PROBE_MS;
     return until_ms == BH_BREAKER_NEVER ? now_ms + BLIND_MS : until_ms;
 }
 
-bh_status bh_breakers_permit(bh_breakers *self, bh_bytes key, int64_t now_ms, bh_permit *out)
+bh_status bh__circuits_permit(bh__circuits *self, bh_bytes key, int64_t now_ms, bh_permit *out)
 {
-    if (!out)
-        return BH_ERR_ARGUMENT;
     *out = (bh_permit){.until_ms = now_ms + BLIND_MS};
-    if (!self || !is_key(key))
-        return BH_ERR_ARGUMENT;
     pthread_mutex_lock(&self->mutex);
-    bh_breaker *breaker = use(self, key, 1);
-    if (breaker)
-        bh_breaker_permit(breaker, now_ms, out);
+    bh__circuit *circuit = use(self, key, 1);
+    if (circuit)
+        bh__circuit_permit(circuit, now_ms, out);
     if (!out->generation)
-        out->until_ms = try_again_ms(breaker, out->until_ms, now_ms);
+        out->until_ms = try_again_ms(circuit, out->until_ms, now_ms);
     pthread_mutex_unlock(&self->mutex);
-    return breaker ? BH_OK : BH_ERR_NO_MEMORY;
+    return circuit ? BH_OK : BH_ERR_NO_MEMORY;
 }
 
-int bh_breakers_record(bh_breakers *self, bh_bytes key, const bh_permit *permit, const bh_call *call, int64_t now_ms)
+int bh__circuits_record(bh__circuits *self, bh_bytes key, const bh_permit *permit, const bh_call *call, int64_t now_ms)
 {
-    if (!self || !is_key(key))
-        return 0;
     pthread_mutex_lock(&self->mutex);
-    int counted = bh_breaker_record(use(self, key, 0), permit, call, now_ms);
+    bh__circuit *circuit = use(self, key, 0);
+    int counted = circuit && bh__circuit_record(circuit, permit, call, now_ms);
     pthread_mutex_unlock(&self->mutex);
     return counted;
 }
 
-bh_status bh_breakers_open(bh_breakers *self, bh_bytes key, int64_t until_ms, int64_t now_ms)
+bh_status bh__circuits_open(bh__circuits *self, bh_bytes key, int64_t until_ms, int64_t now_ms)
 {
-    if (!self || !is_key(key))
-        return BH_ERR_ARGUMENT;
     pthread_mutex_lock(&self->mutex);
-    bh_breaker *breaker = use(self, key, 1);
-    bh_status status = breaker ? bh_breaker_open(breaker, until_ms, now_ms) : BH_ERR_NO_MEMORY;
+    bh__circuit *circuit = use(self, key, 1);
+    if (circuit)
+        bh__circuit_open(circuit, until_ms, now_ms);
     pthread_mutex_unlock(&self->mutex);
-    return status;
+    return circuit ? BH_OK : BH_ERR_NO_MEMORY;
 }
 
-void bh_breakers_close(bh_breakers *self, bh_bytes key, int64_t now_ms)
+bh_status bh__circuits_disable(bh__circuits *self, bh_bytes key, int64_t now_ms)
 {
-    if (!self || !is_key(key))
-        return;
     pthread_mutex_lock(&self->mutex);
-    bh_breaker_close(use(self, key, 0), now_ms);
+    bh__circuit *circuit = use(self, key, 1);
+    if (circuit)
+        bh__circuit_disable(circuit, now_ms);
+    pthread_mutex_unlock(&self->mutex);
+    return circuit ? BH_OK : BH_ERR_NO_MEMORY;
+}
+
+void bh__circuits_close(bh__circuits *self, bh_bytes key, int64_t now_ms)
+{
+    pthread_mutex_lock(&self->mutex);
+    bh__circuit *circuit = use(self, key, 0);
+    if (circuit)
+        bh__circuit_close(circuit, now_ms);
     pthread_mutex_unlock(&self->mutex);
 }
 
-void bh_breakers_read(bh_breakers *self, bh_bytes key, int64_t now_ms, bh_breaker_view *out)
+void bh__circuits_read(bh__circuits *self, bh_bytes key, int64_t now_ms, bh_breaker_view *out)
 {
-    if (!out)
-        return;
     *out = (bh_breaker_view){.until_ms = BH_BREAKER_NEVER, .grants = 1};
-    if (!self || !is_key(key))
-        return;
     pthread_mutex_lock(&self->mutex);
-    bh_breaker *breaker = use(self, key, 0);
-    if (breaker)
-        bh_breaker_read(breaker, now_ms, out);
+    bh__circuit *circuit = use(self, key, 0);
+    if (circuit)
+        bh__circuit_read(circuit, now_ms, out);
     pthread_mutex_unlock(&self->mutex);
 }
 
-size_t bh_breakers_count(const bh_breakers *self)
+size_t bh__circuits_count(bh__circuits *self)
 {
-    return self ? self->count : 0;
+    pthread_mutex_lock(&self->mutex);
+    size_t count = self->count;
+    pthread_mutex_unlock(&self->mutex);
+    return count;
 }

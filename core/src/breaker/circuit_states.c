@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-void bh__breaker_keep_class(bh_breaker *self, bh_bytes error_class)
+void bh__circuit_keep_class(bh__circuit *self, bh_bytes error_class)
 {
     bh_bytes kept = bh__cut(error_class, BH__BREAKER_CLASS_BYTES);
     if (kept.size)
@@ -32,7 +32,7 @@ static size_t show(char *at, bh_bytes text)
     return size;
 }
 
-void bh__breaker_explain(bh_breaker *self, int with_class, const char *format, ...)
+void bh__circuit_explain(bh__circuit *self, int with_class, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -46,7 +46,7 @@ void bh__breaker_explain(bh_breaker *self, int with_class, const char *format, .
     show(self->reason + used, (bh_bytes){self->error_class, self->error_class_size});
 }
 
-void bh__breaker_begin(bh_breaker *self, bh_breaker_state state)
+void bh__circuit_begin(bh__circuit *self, bh_breaker_state state)
 {
     int limits = self->state == BH_BREAKER_OPEN || self->state == BH_BREAKER_HALF_OPEN;
     self->state = state;
@@ -62,20 +62,20 @@ void bh__breaker_begin(bh_breaker *self, bh_breaker_state state)
     bh__ramp_step(&self->ramp, state == BH_BREAKER_CLOSED && limits ? 1 : 0, self->number);
 }
 
-void bh__breaker_forget_pauses(bh_breaker *self)
+void bh__circuit_forget_pauses(bh__circuit *self)
 {
     if (self->state == BH_BREAKER_CLOSED && self->clock - self->closed_at >= self->settings.window_ms)
         self->pauses_made = self->pause_ms = 0;
 }
 
-void bh__breaker_pause(bh_breaker *self)
+void bh__circuit_pause(bh__circuit *self)
 {
-    bh__breaker_forget_pauses(self);
+    bh__circuit_forget_pauses(self);
     self->pauses_made++;
     self->pause_ms =
         bh_policy_delay_ms(self->pauses, self->pauses_made, self->pause_ms, bh__draw_number(&self->random));
     self->until = self->clock + self->pause_ms;
     if (self->until < self->floor)
         self->until = self->floor;
-    bh__breaker_begin(self, BH_BREAKER_OPEN);
+    bh__circuit_begin(self, BH_BREAKER_OPEN);
 }
