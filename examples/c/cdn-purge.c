@@ -629,7 +629,7 @@ static void put_timeline(const struct consumer *self, const struct site *site)
             memset(cells + from, '.', (size_t)(until - from + 1));
             cells[from] = letter(&of->at[a]);
         }
-        snprintf(label, sizeof label, "%s %s", events[i].id, events[i].routing_key);
+        snprintf(label, sizeof label, "%.7s %.15s", events[i].id, events[i].routing_key);
         put_row(label, cells);
     }
     printf("\n messages in each wait queue: the most, and over time\n");
