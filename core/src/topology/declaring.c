@@ -123,7 +123,7 @@ static int is_return_binding(const bh_declaring *self, const bh_declaration *it)
            bh__same(it->name, bh_topology_queue(self->topology));
 }
 
-static int is_looked_at(const bh_declaring *self, const bh_declaration *it)
+static int is_checked(const bh_declaring *self, const bh_declaration *it)
 {
     if (self->look == BH__LOOK_BIND)
         return is_return_binding(self, it);
@@ -133,7 +133,7 @@ static int is_looked_at(const bh_declaring *self, const bh_declaration *it)
 static int has_step(const bh_declaring *self, const bh_declaration *it)
 {
     if (self->look == BH__LOOK_FIND || self->look == BH__LOOK_BIND)
-        return is_looked_at(self, it);
+        return is_checked(self, it);
     if (self->mode == BH_MODE_VERIFY)
         return it->kind != BH_DECLARE_BINDING;
     int is_needed = self->rung_ms ? it->rung_ms == self->rung_ms : !it->on_demand;

@@ -42,10 +42,10 @@ int64_t bh__consumer_end(bh__consumer *self, bh__context *context)
 static const bh_message *find_oldest(const bh__consumer *self, const bh__context *context)
 {
     const bh_message *oldest = NULL;
-    for (size_t i = 0; i < context->held.capacity; i++) {
-        const bh_message *held = context->held.items[i];
-        if (held && held->channel == self->ledger_channel && (!oldest || held->arrived_ms < oldest->arrived_ms))
-            oldest = held;
+    for (size_t i = 0; i < context->in_hand.capacity; i++) {
+        const bh_message *each = context->in_hand.items[i];
+        if (each && each->channel == self->ledger_channel && (!oldest || each->arrived_ms < oldest->arrived_ms))
+            oldest = each;
     }
     return oldest;
 }
@@ -143,7 +143,7 @@ static void on_consume_method(bh__consumer *self, bh__context *context, const am
 static int64_t count_in_hand(const bh__context *context)
 {
     return bh_ledger_unsettled(context->ledger) + bh_ledger_count(context->ledger, BH_STATE_ABANDONED) -
-           context->left_count;
+           context->skipped_count;
 }
 
 void bh__consumer_limit(bh__consumer *self, const bh__context *context)
@@ -165,14 +165,14 @@ static uint64_t fingerprint_of(const bh__context *context, const bh_message *mes
  * message that a caller may have stands for both deliveries. */
 static void take_over(const bh__consumer *self, const bh__context *context, bh_message *again)
 {
-    bh_message *earlier = bh__held(context, again->entry);
+    bh_message *earlier = bh__find_in_hand(context, again->entry);
     if (earlier)
         earlier->channel = self->ledger_channel;
     bh_message_free(again);
 }
 
-/* Enters the delivery in the ledger. *is_bound: its handler was called before. */
-static bh_status enter_delivery(const bh__consumer *self, bh__context *context, bh_message *message, int *is_bound)
+/* Enters the delivery in the ledger. *was_called: its handler was called before. */
+static bh_status enter_delivery(const bh__consumer *self, bh__context *context, bh_message *message, int *was_called)
 {
     message->worker = context->worker;
     message->channel = self->ledger_channel;
@@ -184,8 +184,8 @@ static bh_status enter_delivery(const bh__consumer *self, bh__context *context, 
     }
     bh_status status =
         bh__ledger_arrive_again(context->ledger, self->ledger_channel, (int64_t)message->delivery_tag,
-                                fingerprint_of(context, message), message->redelivered, &message->entry, is_bound);
-    return status == BH_OK && !*is_bound && !bh__hold(context, message) ? BH_ERR_NO_MEMORY : status;
+                                fingerprint_of(context, message), message->redelivered, &message->entry, was_called);
+    return status == BH_OK && !*was_called && !bh__add_in_hand(context, message) ? BH_ERR_NO_MEMORY : status;
 }
 
 static void note_guarded(bh__context *context, bh_message *message)
@@ -244,9 +244,9 @@ static void note_early(bh__context *context, const bh_message *message)
 static void on_delivery(bh__consumer *self, bh__context *context, bh_message *message)
 {
     bh__link *link = &context->consume.link;
-    int is_bound = 0;
+    int was_called = 0;
     bh_status status =
-        is_allowed(self, context, message) ? enter_delivery(self, context, message, &is_bound) : BH_ERR_CONNECTION;
+        is_allowed(self, context, message) ? enter_delivery(self, context, message, &was_called) : BH_ERR_CONNECTION;
     if (status != BH_OK) {
         bh_message_free(message);
         bh__link_fail(link, status, "no memory for a delivery");
@@ -254,7 +254,7 @@ static void on_delivery(bh__consumer *self, bh__context *context, bh_message *me
     }
     context->alive_ms = bh__monotonic_ms();
     note_early(context, message);
-    if (is_bound) {
+    if (was_called) {
         take_over(self, context, message);
         return;
     }

@@ -31,16 +31,16 @@ bh_status bh__context_init(bh__context *self, const bh_worker *worker, const bh_
 
 static void release_all(bh__context *self)
 {
-    for (size_t i = 0; i < self->held.capacity; i++) {
-        bh_message_free(self->held.items[i]);
-        self->held.items[i] = NULL;
+    for (size_t i = 0; i < self->in_hand.capacity; i++) {
+        bh_message_free(self->in_hand.items[i]);
+        self->in_hand.items[i] = NULL;
     }
 }
 
 void bh__context_free(bh__context *self)
 {
     release_all(self);
-    free(self->held.items);
+    free(self->in_hand.items);
     bh__work_queues_free(&self->work_queues);
     bh_ledger_free(self->ledger);
     bh__buffer_free(&self->work.properties);
@@ -104,7 +104,7 @@ int64_t bh__note_failure(bh__context *self, bh__back_off *state)
                              bh__monotonic_ms());
 }
 
-/* ----------------------------------------------------------------------------------------------------------- telling */
+/* ------------------------------------------------------------------------------------------------------------ events */
 
 static void set_string(bh_event *event, bh_field field, bh_bytes value)
 {
@@ -200,48 +200,48 @@ void bh__emit_last(const bh__context *self, bh__event_data data)
 
 /* ---------------------------------------------------------------------------------------------- the messages in hand */
 
-int bh__hold(bh__context *self, bh_message *message)
+int bh__add_in_hand(bh__context *self, bh_message *message)
 {
     size_t index = bh__ledger_index(message->entry);
-    size_t before = self->held.capacity;
-    void *messages = self->held.items;
-    if (!bh__reserve(&messages, &self->held.capacity, sizeof(bh_message *), index + 1))
+    size_t before = self->in_hand.capacity;
+    void *messages = self->in_hand.items;
+    if (!bh__reserve(&messages, &self->in_hand.capacity, sizeof(bh_message *), index + 1))
         return 0;
-    self->held.items = messages;
-    for (size_t i = before; i < self->held.capacity; i++)
-        self->held.items[i] = NULL;
-    if (self->held.items[index]) /* an orphan that ended */
-        bh__release(self, self->held.items[index]->entry);
-    self->held.items[index] = message;
+    self->in_hand.items = messages;
+    for (size_t i = before; i < self->in_hand.capacity; i++)
+        self->in_hand.items[i] = NULL;
+    if (self->in_hand.items[index]) /* an orphan that ended */
+        bh__release(self, self->in_hand.items[index]->entry);
+    self->in_hand.items[index] = message;
     return 1;
 }
 
-bh_message *bh__held(const bh__context *self, int64_t entry)
+bh_message *bh__find_in_hand(const bh__context *self, int64_t entry)
 {
     size_t index = bh__ledger_index(entry);
-    bh_message *message = index < self->held.capacity ? self->held.items[index] : NULL;
+    bh_message *message = index < self->in_hand.capacity ? self->in_hand.items[index] : NULL;
     return message && message->entry == entry ? message : NULL;
 }
 
 void bh__release(bh__context *self, int64_t entry)
 {
-    bh_message *message = bh__held(self, entry);
+    bh_message *message = bh__find_in_hand(self, entry);
     if (!message)
         return;
-    self->held.items[bh__ledger_index(entry)] = NULL;
+    self->in_hand.items[bh__ledger_index(entry)] = NULL;
     self->guard.count -= message->is_guarded;
     bh_message_free(message);
 }
 
 int64_t bh__release_channel(bh__context *self, int64_t channel)
 {
-    for (size_t i = 0; i < self->held.capacity; i++)
-        if (self->held.items[i] && self->held.items[i]->channel == channel)
-            bh_ledger_take(self->ledger, self->held.items[i]->entry); /* callers have all that were not withdrawn */
+    for (size_t i = 0; i < self->in_hand.capacity; i++)
+        if (self->in_hand.items[i] && self->in_hand.items[i]->channel == channel)
+            bh_ledger_take(self->ledger, self->in_hand.items[i]->entry); /* callers have all that were not withdrawn */
     int64_t count = bh_ledger_close_channel(self->ledger, channel);
-    for (size_t i = 0; i < self->held.capacity; i++)
-        if (self->held.items[i] && self->held.items[i]->channel == channel &&
-            !bh__ledger_is_orphan(self->ledger, self->held.items[i]->entry))
-            bh__release(self, self->held.items[i]->entry);
+    for (size_t i = 0; i < self->in_hand.capacity; i++)
+        if (self->in_hand.items[i] && self->in_hand.items[i]->channel == channel &&
+            !bh__ledger_is_orphan(self->ledger, self->in_hand.items[i]->entry))
+            bh__release(self, self->in_hand.items[i]->entry);
     return count;
 }

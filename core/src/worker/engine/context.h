@@ -42,10 +42,10 @@ typedef struct bh__work {
 
 /* Messages in hand, by the index of their ledger entry. Each item is a reference. NULL: the
  * ledger needs only the delivery tag. */
-typedef struct bh__held_messages {
+typedef struct bh__messages_in_hand {
     bh_message **items;
     size_t capacity;
-} bh__held_messages;
+} bh__messages_in_hand;
 
 /* Messages that the guard decided on (bh__guard) and whose copies are not confirmed. */
 typedef struct bh__guarded {
@@ -73,7 +73,7 @@ typedef struct bh__context {
     const bh__settings *settings;
     bh__mailbox *mailbox;
     bh_ledger *ledger; /* of this run */
-    bh__held_messages held;
+    bh__messages_in_hand in_hand;
     bh__connection consume;
     bh__connection publish;
     bh__work_queues work_queues; /* of a relay */
@@ -85,7 +85,7 @@ typedef struct bh__context {
     bh__siphash_key key;     /* of the fingerprints of messages, in this run */
     int64_t alive_ms;        /* monotonic: the last sign that the broker has its cluster */
     int64_t abandoned_count; /* messages that were abandoned in this run */
-    int64_t left_count;      /* messages that a replay read and left: unacknowledged until its channel is closed */
+    int64_t skipped_count;   /* messages that a replay skipped: unacknowledged until its channel is closed */
 } bh__context;
 
 /* Makes the objects that decisions need. BH_ERR_NO_MEMORY. */
@@ -133,9 +133,9 @@ void bh__emit_last(const bh__context *self, bh__event_data data);
 
 /* Keeps a message by its new ledger entry, and takes over the caller's reference. Returns 0 if
  * there is no memory. */
-int bh__hold(bh__context *self, bh_message *message);
+int bh__add_in_hand(bh__context *self, bh_message *message);
 /* Returns the message of an entry; NULL: the ledger needs only its tag, or the entry ended. */
-bh_message *bh__held(const bh__context *self, int64_t entry);
+bh_message *bh__find_in_hand(const bh__context *self, int64_t entry);
 /* Frees the reference: the message needs no copy any more. */
 void bh__release(bh__context *self, int64_t entry);
 /* Closes a channel in the ledger and frees its messages, but for orphans. Returns the number of

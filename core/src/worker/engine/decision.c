@@ -217,7 +217,7 @@ static void end_decision(bh__context *self, bh_message *message, bh_status statu
 int bh__settle_dead_letter(bh__context *self, bh_message *message)
 {
     bh__presence presence = BH__MISSING;
-    if (bh__held(self, message->entry) != message) /* its channel is closed: the broker delivers it again */
+    if (bh__find_in_hand(self, message->entry) != message) /* its channel is closed: the broker delivers it again */
         return 1;
     bh_status status = decide_dead_letter(self, message, &presence);
     if (presence == BH__UNKNOWN)
@@ -260,18 +260,18 @@ static void emit_handled(bh__context *self, bh_message *message)
  */
 static int is_gone(bh__context *self, const bh_message *message)
 {
-    if (bh__held(self, message->entry) != message)
+    if (bh__find_in_hand(self, message->entry) != message)
         return 1;
     if (bh__ledger_is_orphan(self->ledger, message->entry) && atomic_load(&self->mailbox->stop_ms) != BH__NEVER)
         bh__ledger_drop_orphan(self->ledger, message->entry);
     return bh_ledger_state(self->ledger, message->entry) == BH_STATE_NONE;
 }
 
-void bh__settle(bh__context *self, bh_message *message)
+void bh__decide(bh__context *self, bh_message *message)
 {
     if (is_gone(self, message)) {
         emit_stale(self, message, BH_OK);
-        if (bh__held(self, message->entry) == message)
+        if (bh__find_in_hand(self, message->entry) == message)
             bh__release(self, message->entry);
         return;
     }

@@ -37,7 +37,7 @@ bh_bytes bh__id_of(bh__context *self, const bh_message *message);
  * frame, the message is abandoned and BH_EVENT_REFUSED is emitted. If the broker delivers the
  * message again, BH_EVENT_STALE is emitted.
  */
-void bh__settle(bh__context *self, bh_message *message);
+void bh__decide(bh__context *self, bh_message *message);
 /* Decides on a dead letter by the relay. Returns 0 if its work queue must be checked first. */
 int bh__settle_dead_letter(bh__context *self, bh_message *message);
 /* Decides, before a handler gets the message, if the message crashed consumers too often

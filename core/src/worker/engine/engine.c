@@ -100,11 +100,11 @@ static void send_copy(bh__engine *self, int64_t publisher, bh_message *message)
 static void on_publish_step(bh__engine *self, const bh_step *step)
 {
     bh__context *context = &self->context;
-    bh_message *message = bh__held(context, step->entry);
+    bh_message *message = bh__find_in_hand(context, step->entry);
     if (!message)
         return;
     if (!message->copy) /* an earlier decision failed */
-        bh__settle(context, message);
+        bh__decide(context, message);
     else if (message->copy->properties.size >
              bh__link_header_room(&context->publish.link)) /* another broker negotiated a smaller frame_max */
         bh__abandon(context, message, BH_ERR_FRAME, bh_status_text(BH_ERR_FRAME));
@@ -165,7 +165,7 @@ static void on_emit_step(bh__engine *self, const bh_step *step)
 {
     bh__context *context = &self->context;
     int64_t entry = step->entry;
-    const bh_message *message = bh__held(context, entry);
+    const bh_message *message = bh__find_in_hand(context, entry);
     if (step->event == BH_EVENT_UNCONFIRMED)
         on_unconfirmed(self, step);
     if (!message || !message->copy)
@@ -217,14 +217,14 @@ void bh__engine_advance(bh__engine *self)
     atomic_store(&self->context.mailbox->unconfirmed_count, bh_ledger_copies(self->context.ledger));
 }
 
-void bh__engine_settle(bh__engine *self)
+void bh__engine_collect(bh__engine *self)
 {
     bh__message_list settled = {.first = NULL};
     if (!self->consumer.is_doubtful)
         bh__mailbox_collect(self->context.mailbox, &settled);
     self->has_settled = settled.first != NULL;
     for (bh_message *message; (message = bh__message_list_pop(&settled));) {
-        bh__settle(&self->context, message);
+        bh__decide(&self->context, message);
         bh_message_free(message);
     }
 }
@@ -340,7 +340,7 @@ static void check_busy(bh__engine *self)
 }
 
 /* Returns when the thread looks for BH_EVENT_BUSY, monotonic; INT64_MAX: never. A take does not wake the thread. */
-static int64_t busy_look_ms(const bh__engine *self, int64_t now_ms)
+static int64_t busy_check_ms(const bh__engine *self, int64_t now_ms)
 {
     int64_t limit_ms = self->context.mailbox->handler_timeout_ms;
     if (!limit_ms || bh_ledger_unsettled(self->context.ledger) == 0)
@@ -360,7 +360,7 @@ static int64_t next_ms(const bh__engine *self, int64_t until_ms, int64_t now_ms)
         if (self->consumer.arrived.first && guarding_until_ms(self))
             next = bh__earlier(next, guarding_until_ms(self));
         next = bh__earlier(next, bh__probe_due_ms(&self->probe, context));
-        next = bh__earlier(next, busy_look_ms(self, now_ms));
+        next = bh__earlier(next, busy_check_ms(self, now_ms));
         next = bh__earlier(next, bh__gate_due_ms(&self->gate));
     }
     next = bh__earlier(next, bh__link_next_beat_ms(&context->consume.link));
@@ -402,7 +402,7 @@ static void settle_in_time(bh__engine *self, int64_t now_ms)
     if (!self->is_woken && now_ms == self->settled_ms && atomic_load(&mailbox->settled_count) < mailbox->wake_count)
         return;
     self->settled_ms = now_ms;
-    bh__engine_settle(self);
+    bh__engine_collect(self);
 }
 
 /* Offers deliveries to callers. Rests a little if the broker may send as many again
@@ -455,7 +455,7 @@ void bh__engine_pump(bh__engine *self, int64_t until_ms)
     if (self->context.settings->relay)
         settle_arrived_dead_letters(self);
     if (self->stage == BH__WORKING)
-        bh__gate_look(&self->gate, &self->consumer, &self->context);
+        bh__gate_update(&self->gate, &self->consumer, &self->context);
     bh__engine_advance(self);
     for (int i = 0; i < 2; i++) {
         if (links[i]->phase == BH__TALKING)

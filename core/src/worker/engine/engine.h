@@ -7,7 +7,7 @@
  *   bh__settle_dead_letter                for a relay: decides on it, like on a failure; otherwise
  *   offer_arrived, bh__mailbox_offer      offers it to callers: bh_worker_take, in a caller's thread
  *   bh_worker_settle, bh__mailbox_settle  hands its outcome back
- *   bh__mailbox_collect, bh__settle       succeeded: acknowledged in the ledger
+ *   bh__mailbox_collect, bh__decide       succeeded: acknowledged in the ledger
  *   decide, record_plan                   failed: reads delivery and history, makes the plan and the
  *                                         copy, records them in the ledger (due)
  *   bh_ledger_next, on_publish_step       publishes the copy when the ledger says so:
@@ -26,7 +26,7 @@
  *                                         again, and settling it is stale
  *   bh__publisher_end                     the publish link is lost: copies in flight are due again
  *   bh__consumer_give_back_all            the worker ends: requeues all unsettled messages
- *   bh__mailbox_take, bh__gate_look       the breaker is open: holds what no caller took; later cancels
+ *   bh__mailbox_take, bh__gate_update     the breaker is open: holds what no caller took; later cancels
  *                                         the consumer and defers it
  *
  * Internal.
@@ -74,7 +74,7 @@ void bh__engine_pump(bh__engine *self, int64_t until_ms);
  * declare, a work queue to check, and the last settlement of a drain. */
 unsigned bh__engine_state(const bh__engine *self);
 /* Decides on the messages that callers settled. */
-void bh__engine_settle(bh__engine *self);
+void bh__engine_collect(bh__engine *self);
 /* Executes the ledger's steps. */
 void bh__engine_advance(bh__engine *self);
 

@@ -29,7 +29,7 @@ static void defer_held(bh__consumer *consumer, bh__context *context, int64_t del
         atomic_store(&message->settling, BH__SETTLED);
         message->outcome = BH_OUTCOME_DEFERRED;
         message->retry_after_ms = delay_ms;
-        bh__settle(context, message);
+        bh__decide(context, message);
     }
 }
 
@@ -57,7 +57,7 @@ static int execute(bh__gate *self, const bh_flow_step *step, bh__consumer *consu
     return 0;
 }
 
-void bh__gate_look(bh__gate *self, bh__consumer *consumer, bh__context *context)
+void bh__gate_update(bh__gate *self, bh__consumer *consumer, bh__context *context)
 {
     bh_flow_step step;
     if (!self->flow)

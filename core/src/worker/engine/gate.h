@@ -20,7 +20,7 @@ typedef struct bh__gate {
 bh_status bh__gate_begin(bh__gate *self, const bh__settings *settings);
 void bh__gate_free(bh__gate *self);
 /* Executes the steps that are due. */
-void bh__gate_look(bh__gate *self, bh__consumer *consumer, bh__context *context);
+void bh__gate_update(bh__gate *self, bh__consumer *consumer, bh__context *context);
 /* Returns when to look again, monotonic; INT64_MAX: never. */
 int64_t bh__gate_due_ms(const bh__gate *self);
 

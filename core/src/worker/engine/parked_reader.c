@@ -21,7 +21,7 @@ void bh__parked_reader_end(bh__parked_reader *self, bh__context *context)
         bh__release_channel(context, self->ledger_channel);
     self->is_open = 0;
     self->ledger_channel = self->entry = 0;
-    context->left_count = 0;
+    context->skipped_count = 0;
 }
 
 static void on_parked_message(bh__parked_reader *self, bh__context *context, bh_message *message)
@@ -29,7 +29,7 @@ static void on_parked_message(bh__parked_reader *self, bh__context *context, bh_
     message->channel = self->ledger_channel;
     bh_status status =
         bh_ledger_arrive(context->ledger, self->ledger_channel, (int64_t)message->delivery_tag, &message->entry);
-    if (status == BH_OK && !bh__hold(context, message))
+    if (status == BH_OK && !bh__add_in_hand(context, message))
         status = BH_ERR_NO_MEMORY;
     if (status != BH_OK) {
         bh_message_free(message);

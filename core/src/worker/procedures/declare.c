@@ -91,7 +91,7 @@ bh_status bh__declare_rung(bh__runner *self, int64_t wait_ms)
     return declare(self, BH_MODE_CREATE, wait_ms);
 }
 
-bh_status bh__look(bh__runner *self)
+bh_status bh__check_topology(bh__runner *self)
 {
     session made = {.runner = self, .steps = self->declaring};
     bh_status status = bh_declaring_look(self->declaring, (bh_mode)self->context->settings->mode);

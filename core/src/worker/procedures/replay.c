@@ -77,7 +77,7 @@ static bh_status get_next(bh__runner *self, const source *from, int64_t *remaini
 static int is_own(const bh__runner *self)
 {
     const bh__context *context = self->context;
-    const bh_message *message = bh__held(context, self->engine.parked_reader.entry);
+    const bh_message *message = bh__find_in_hand(context, self->engine.parked_reader.entry);
     return message && bh__read_message(context->settings, message, context->work.delivery, NULL) == BH_OK &&
            bh_topology_owns(context->settings->topology, context->work.delivery);
 }
@@ -88,7 +88,7 @@ static bh_status replay_one(bh__runner *self)
     bh__context *context = self->context;
     bh__parked_reader *parked_reader = &self->engine.parked_reader;
     int64_t deadline_ms = bh__monotonic_ms() + context->settings->confirm_timeout_ms;
-    bh_message *message = bh__held(context, parked_reader->entry);
+    bh_message *message = bh__find_in_hand(context, parked_reader->entry);
     bh_status status = message ? bh__decide_replay(context, message) : BH_ERR_STATE;
     if (status != BH_OK) {
         bh__release(context, parked_reader->entry);
@@ -117,7 +117,7 @@ static bh_status go_on(bh__runner *self, const source *from, replay *done)
 {
     if (from->is_shared && !is_own(self)) {
         done->foreign++;
-        self->context->left_count++;
+        self->context->skipped_count++;
         bh__release(self->context,
                     self->engine.parked_reader.entry); /* it stays unacknowledged until the channel is closed */
         return BH_OK;

@@ -133,7 +133,7 @@ bh_status bh__find_queue(bh__runner *self);
 bh_status bh__check_work_queues(bh__runner *self);
 /* Looks for the return exchange, and binds or declares it again (bh_declaring_look). BH_ERR_MISSING if the exchange was
  * missing; others as bh__declare. */
-bh_status bh__look(bh__runner *self);
+bh_status bh__check_topology(bh__runner *self);
 /* Declares the rung of this delay. */
 bh_status bh__declare_rung(bh__runner *self, int64_t wait_ms);
 

@@ -138,7 +138,7 @@ static void drain(bh__runner *self)
         bh__cancel(self);
     engine->stage = BH__DRAINING;
     bh__consumer_give_back_ready(&engine->consumer, self->context);
-    bh__engine_settle(engine);
+    bh__engine_collect(engine);
     while (count_unsettled(self) && !bh__engine_is_interrupted(engine)) {
         bh__consumer_give_back_ready(&engine->consumer, self->context); /* deliveries that were on their way */
         bh__runner_keep_going(self, INT64_MAX);
@@ -151,7 +151,7 @@ static void settle_last(bh__runner *self)
     bh__message_list settled = {.first = NULL};
     bh__mailbox_close(self->context->mailbox, &settled);
     for (bh_message *message; (message = bh__message_list_pop(&settled)); bh_message_free(message))
-        bh__settle(self->context, message);
+        bh__decide(self->context, message);
 }
 
 /* Waits a little for the confirms of settled messages, whatever the limit of the stop. Does not

@@ -5,7 +5,7 @@
 /* Looks for the exchange that retries come back by. Emits if it was missing. */
 static bh_status check_return_path(bh__runner *self)
 {
-    bh_status status = bh__look(self);
+    bh_status status = bh__check_topology(self);
     if (status == BH_OK || status == BH_ERR_CONNECTION || status == BH_ERR_NO_MEMORY)
         return status;
     bh__emit(self->context,
