@@ -43,7 +43,7 @@ demo: configured
 # through the code. These run on a model of RabbitMQ. On a real one it runs the strategies, the contract of handlers, and the
 # command with the management API. `make test-live` runs all live tests on real ones. A live part is live/VERSION/PART. It has
 # a private RabbitMQ, a model (model-4.3), or the broker of AMQP_URL. BACKHOP_TEST_JOBS parts run at a time, the longest first.
-# You can run one: make live/4.3/command.
+# You can run one: make live/4.3/command-rest.
 export BACKHOP_DURATIONS ?= $(abspath build/durations)
 fresh-durations = rm -rf $(BACKHOP_DURATIONS) && mkdir -p $(BACKHOP_DURATIONS)
 side-by-side = $(MAKE) --no-print-directory --keep-going --jobs=$(if $(AMQP_URL),1,$(BACKHOP_TEST_JOBS))
@@ -82,7 +82,7 @@ scripts := $(if $(AMQP_URL),,$(foreach version,3.10 4.0 4.3,live/model-$(version
 tests-of-core: $(call live,command-managed) $(foreach part,command-fast $(core-fast),live/$(model)/$(part)) \
     core-alone $(scripts) rogue-worker
 $(languages:%=tests-of-%): tests-of-%: live/$(model)/%-fast %-fast-tests
-live-tests-of-core := $(call live,core-slow core-crashes core-rest command) $(browser) core-alone rogue example-in-go
+live-tests-of-core := $(call live,core-slow core-crashes core-rest command-parked command-rest) $(browser) core-alone rogue example-in-go
 live-tests-of-python := python-tests rogue-python $(call live,python-adapters python-rest)
 live-tests-of-ruby := ruby-tests $(call live,ruby-bunny ruby-rest) $(bunnies)
 live-tests-of-node := node-tests $(call live,node-rest node-promises node-callbacks)
@@ -116,7 +116,7 @@ adapters := tests/live/test_adapters_live.py
 lowest-clients := --with "pika==1.3.*" --with "aio-pika==9.5.*"
 of-node = node/tools/test default test/live
 contracts := node python ruby core
-## live/4.3/command: runs one live part on its own broker; the Makefile lists the parts
+## live/4.3/command-rest: runs one live part on its own broker; the Makefile lists the parts
 live/%: export BACKHOP_BROKER_MEMORY ?= 1
 # The command is the broker of the parts that run on the model.
 on-model := command-fast $(core-fast) scripts $(languages:%=%-fast) $(languages:%=%-matrix) python-lowest $(notdir $(bunnies))
@@ -142,13 +142,15 @@ live/%/core-slow: | tested
 	$(call on,core: slow suites) $(test-live) $(slow)
 live/%/core-rest: | tested
 	$(call on,core: other suites) $(test-live) but crashes $(slow)
-live/%/command-managed live/%/command: export BACKHOP_MANAGEMENT = 1
+live/%/command-managed live/%/command-parked live/%/command-rest: export BACKHOP_MANAGEMENT = 1
 live/%/command-fast: | tested
 	$(call on,core: the command) tests/command/run $(out) fast
 live/%/command-managed: | tested
 	$(call on,core: the command and the management API) tests/command/run $(out) managed
-live/%/command: | tested
-	$(call on,core: the command) tests/command/run $(out) live
+live/%/command-parked: | tested
+	$(call on,core: the command's parked queues) tests/command/run $(out) live -p "test_pa*.py"
+live/%/command-rest: | tested
+	$(call on,core: the rest of the command) tests/command/run $(out) live -p "test_[!p]*.py"
 live/%/browser: | tested
 	$(call on,core: the page in a browser) tests/browser/run $(out)
 live/%/python-fast: | python-$(form)
