@@ -265,6 +265,21 @@ typedef enum bh_loss { BH_LOSS_CONSUMER, BH_LOSS_CHANNEL, BH_LOSS_CONNECTION } b
 }
 bh_status bh_subscription_new(bh_subscription **out, const bh_policy *back_off, bh_bytes random);
 
+/* --- silence ----------------------------------------------------------------------------------------------------- */
+
+%object(Silence, bh_silence)
+%extend bh_silence {
+    void begin(int64_t now_ms);
+    bh_event_kind check(int is_blocked, int64_t now_ms);
+    int64_t due_ms();
+    bh_event_kind end(bh_status status);
+    int64_t pause_ms();
+    void lost();
+    int is_silent();
+    bh_bytes text();
+}
+bh_status bh_silence_new(bh_silence **out, int64_t timeout_ms);
+
 /* --- calls ------------------------------------------------------------------------------------------------------- */
 
 typedef enum bh_arrival_kind { BH_ARRIVAL_CALL, BH_ARRIVAL_WAIT, BH_ARRIVAL_ACK } bh_arrival_kind;

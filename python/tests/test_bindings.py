@@ -19,6 +19,7 @@ NOUNS = (
     "breaker",
     "flow",
     "subscription",
+    "silence",
     "calls",
     "successes",
     "plan",

@@ -6,7 +6,7 @@ HEADERS = File.expand_path("../../core/include/backhop", __dir__)
 
 # Every function of the core's headers is in bindings/.
 RSpec.describe "The bindings", if: File.directory?(HEADERS) do
-  nouns = %w[delivery history policy breaker flow subscription calls plan topology declared declaring
+  nouns = %w[delivery history policy breaker flow subscription silence calls plan topology declared declaring
              ledger message worker event log metrics health]
   # add_work_queue_int and push_int call the first two; the last one blocks, and calls back.
   left_out = %w[bh_delivery_push bh_topology_add_work_queue_argument bh_worker_run]
@@ -42,7 +42,7 @@ RSpec.describe "The bindings", if: File.directory?(HEADERS) do
     library = $LOADED_FEATURES.grep(%r{/backhop/core\.rb\z}).first.delete_suffix("/core.rb")
     text = Dir["#{library}{.rb,/**/*.rb}"].map { |path| File.read(path) }.join
     # These have no classes of their own, or one for both kinds.
-    unclassed = functions.grep(/\Abh_(ledger|breaker|flow|subscription|calls)/)
+    unclassed = functions.grep(/\Abh_(ledger|breaker|flow|subscription|silence|calls)/)
     unused = (functions - left_out - unclassed).reject do |function|
       verb = function.delete_prefix("bh_").split("_", 2).last
       verb == "free" || text.match?(/\b(#{function}|(native|taken|made|all|worker|metrics|log)\.#{verb})\b/)

@@ -6,9 +6,10 @@
 int main(void)
 {
     Suite *(*const suites[])(void) = {
-        suite_status,    suite_duration,     suite_delivery, suite_history, suite_policy, suite_breaker,
-        suite_flow,      suite_subscription, suite_calls,    suite_plan,    suite_replay, suite_topology,
-        suite_declaring, suite_ledger,       suite_event,    suite_metrics, suite_relay,  suite_handlers,
+        suite_status,  suite_duration, suite_delivery,     suite_history, suite_policy,
+        suite_breaker, suite_flow,     suite_subscription, suite_calls,   suite_plan,
+        suite_replay,  suite_topology, suite_declaring,    suite_ledger,  suite_event,
+        suite_metrics, suite_relay,    suite_handlers,     suite_silence,
     };
     SRunner *runner = srunner_create(NULL);
     for (size_t i = 0; i < sizeof suites / sizeof suites[0]; i++)

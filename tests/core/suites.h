@@ -12,6 +12,7 @@ Suite *suite_policy(void);
 Suite *suite_breaker(void);
 Suite *suite_flow(void);
 Suite *suite_subscription(void);
+Suite *suite_silence(void);
 Suite *suite_calls(void);
 Suite *suite_plan(void);
 Suite *suite_replay(void);

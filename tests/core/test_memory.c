@@ -606,6 +606,28 @@ START_TEST(test_each_allocation_of_a_subscription_may_fail_once)
 }
 END_TEST
 
+static bh_silence *silence;
+
+static void play_silence(decision *self)
+{
+    TRY(self, BH_OK, bh_silence_new(&silence, 1));
+    bh_silence_begin(silence, 0);
+    self->different += bh_silence_check(silence, 0, 1) != BH_EVENT_UNAVAILABLE;
+}
+
+static void drop_silence(decision *self)
+{
+    bh_silence_free(silence);
+    silence = NULL;
+    free_all(self);
+}
+
+START_TEST(test_each_allocation_of_a_silence_may_fail_once)
+{
+    fail_each(play_silence, drop_silence, 1);
+}
+END_TEST
+
 static bh_calls *calls;
 
 static void play_calls(decision *self)
@@ -838,6 +860,7 @@ static Suite *suite_memory(void)
     tcase_add_test(tests, test_each_allocation_of_breakers_may_fail_once);
     tcase_add_test(tests, test_a_breaker_allocates_nothing_after_it_was_made);
     tcase_add_test(tests, test_each_allocation_of_a_subscription_may_fail_once);
+    tcase_add_test(tests, test_each_allocation_of_a_silence_may_fail_once);
     tcase_add_test(tests, test_each_allocation_of_calls_may_fail_once);
     tcase_add_test(tests, test_each_allocation_of_a_ledger_may_fail_once);
     tcase_add_test(tests, test_a_ledger_allocates_nothing_where_no_more_is_in_hand_than_before);

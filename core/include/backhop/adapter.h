@@ -14,6 +14,7 @@
 #include <backhop/adapter/ledger.h>       /* every message in hand, and the next step */
 #include <backhop/adapter/flow.h>         /* what a consumer does while its breaker is not closed */
 #include <backhop/adapter/subscription.h> /* when a consumer declares, consumes, waits or gives up */
+#include <backhop/adapter/silence.h>      /* when a broker that does not answer counts as unavailable */
 #include <backhop/adapter/calls.h>        /* which delivery needs no call, because an earlier one had it */
 #include <backhop/adapter/replay.h>       /* the limits of moving parked messages back */
 #include <backhop/adapter/event.h>        /* makes events */

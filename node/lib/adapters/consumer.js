@@ -111,6 +111,11 @@ class BaseConsumer {
     return this.#stopping.signal.aborted
   }
 
+  /** True if its consumer was not lost. */
+  get isConsuming () {
+    return Boolean(this.#subscription.is_consuming())
+  }
+
   async open () {
     try {
       await this.#execute()

@@ -73,14 +73,7 @@ class BaseRetrier {
   #consumers = new Set()
   #stopping = stopping() // aborted for the handlers when the retrier drains
   #isWrapped = false // whether the application consumes by itself
-  #watch = new Watch({
-    connection: () => this.#lookedOn,
-    look: connection => this.#declaring.look(connection),
-    returnsAfter: error => this.#declaring.returnsAfter(error),
-    returnText: () => this.#declaring.returnText(),
-    replay: connection => replayOwnUnroutable({ ...this.#replaying, connect: () => connection }),
-    emit: (...event) => this.#emitter.emit(...event)
-  })
+  #watch
 
   #handling = new Handling({
     enter: (message, again) => this.#enter(message, again),
@@ -109,6 +102,15 @@ class BaseRetrier {
       copies: () => this.pending,
       consumers: () => ({ queue: this.#topology.queue, states: [...this.#consumers].map(({ health }) => health.state) })
     })
+    this.#watch = new Watch({
+      connection: () => this.#lookedOn,
+      look: connection => this.#declaring.look(connection),
+      returnsAfter: error => this.#declaring.returnsAfter(error),
+      returnText: () => this.#declaring.returnText(),
+      replay: connection => replayOwnUnroutable({ ...this.#replaying, connect: () => connection }),
+      consuming: () => [...this.#consumers].filter(({ isConsuming }) => isConsuming).map(({ health }) => health),
+      emit: (...event) => this.#emitter.emit(...event)
+    }, this.#confirmTimeout)
     this.#gate = new Gate(breaker, this.#topology, this.#emitter, {
       defer: (message, delay) => this.#defer(message, delay), giveBack: message => this.#giveBack(message)
     })

@@ -528,6 +528,26 @@ describe('an edge', NEEDS_BROKER, () => {
       }
     })
 
+    it(`W7: a consumer over ${Consumer.name} reports a silent connection and a later answer`, needs, async () => {
+      const proxy = await Proxy.to(URL)
+      const more = { confirmTimeout: '500ms' }
+      closing.push(() => proxy.close())
+      const { seen, events, consumer: { consumer } } = await looking(more, `${proxy.url}?heartbeat=0`)
+      const eventsOf = name => events.filter(event => event.name === name)
+      const before = eventsOf('connected').length
+      const state = () => consumer?.state // undefined with wrap
+      proxy.hold()
+      await until(() => eventsOf('unavailable').length, 'it is silent')
+      const [{ text, connection, error }] = eventsOf('unavailable')
+      assert.match(text, /^the broker has not answered for 0.5 s/)
+      assert.deepEqual([connection, error.name, state() ?? 'reconnecting'], ['consume', 'WaitTimeoutError', 'reconnecting'])
+      proxy.release()
+      await until(() => eventsOf('connected').length > before, 'the broker answers')
+      assert.equal(state() ?? 'ready', 'ready')
+      await broker.publish('x', queue)
+      await until(() => seen.length === 2, 'it is handled, fails and succeeds')
+    })
+
     it(`F4: a consumer over ${Consumer.name} binds its queue again`, needs, async () => {
       const { seen, consumer: { consumer } } = await looking()
       const { source, routingKey } = bindingOfQueue()

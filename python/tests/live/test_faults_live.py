@@ -165,6 +165,36 @@ def test_F4_a_consumer_that_may_not_declare_reports_the_exchange(
     assert 'declare with mode="create", or import topology.definitions()' in missing.text
 
 
+# --- W7: a connection that has no heartbeats, and no answers ---------------------------------------------------------
+
+
+@each_client
+def test_W7_a_consumer_reports_a_silent_connection_and_a_later_answer(
+    client: str,
+    looks: Looks,
+    broker: Broker,
+    proxy: Proxy,
+    own_namespace: str,
+) -> None:
+    queue, events, handler = broker.queue(), list[backhop.Event](), Handler()
+    options: Any = {"policy": QUICK, "namespace": own_namespace, "on_event": events.append, "confirm_timeout": 0.5}
+    with connected(client, f"{proxy.url}?heartbeat=0", queue, handler, **options) as consumer:
+        consumer.declare()
+        consumer.begin_by_itself()
+        proxy.hold()
+        until(lambda: "unavailable" in names(events))
+        assert consumer.consumer.state == "reconnecting"
+        assert consumer.consumer.state_reason.startswith("the broker has not answered for 0.5 s")
+        proxy.release()
+        until(lambda: consumer.consumer.state == "ready")
+        broker.publish(b"body", queue)
+        handler.saw(1)
+        looks.end()
+    silent = next(event for event in events if event.name == "unavailable")
+    assert (silent.connection, type(silent.error)) == ("consume", backhop.WaitTimeoutError)
+    assert names(events).count("unavailable") == names(events).count("connected") - 1
+
+
 # --- F2: a success that the broker delivers again --------------------------------------------------------------------
 
 

@@ -324,6 +324,27 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
     consumer.retrier.instance_variable_get(:@publisher).instance_variable_set(:@look_due_ms, 0)
   end
 
+  # Bunny's own limit for an answer is longer.
+  it "W7: a consumer reports a silent connection and a later answer", :long do
+    handler = Handler.new
+    mute = { **options, confirm_timeout: 0.5, bunny: { heartbeat: 0 } }
+    consuming(SubscribedClient, proxy.url, queue, handler, **mute) do |consumer|
+      events.get(:connected)
+      proxy.hold
+      look(consumer)
+      silent = events.get(:unavailable)
+      expect(silent.to_s).to include("the broker has not answered for 0.5 s")
+      expect(silent).to have_attributes(connection: "consume", error: Backhop::WaitTimeoutError)
+      expect(consumer.retrier.readiness).to eq([false])
+      proxy.release
+      expect(events.get(:connected).text).to eq("the broker answers again")
+      expect(consumer.retrier.readiness).to eq([true])
+      broker.publish("1", queue)
+      handler.saw(1)
+    end
+    proxy.close
+  end
+
   { "by subscribe" => SubscribedClient, "by wrap" => BunnyClient, "in Kicks" => KicksClient }.each do |name, client|
     it "F1: an idle consumer #{name} looks again after a lost connection", long: further?(client) do
       handler = Handler.new

@@ -211,10 +211,14 @@ class Session:
         why: Fields = {"status": error.status, "text": str(error)} if error else {}
         self.events.emit(self.events.new(c.BH_EVENT_REPLAYED, {"count": count, **why}))
 
-    def observe(self, event: c.Event) -> None:
-        """Passes an event of the connection to its consumers."""
+    def observe(self, event: c.Event, *, are_consuming: bool = False) -> None:
+        """Passes an event of the connection to its consumers.
+
+        :param are_consuming: only to consumers that were not lost
+        """
         for consumer in list(self.consumers):
-            consumer._health.observe(event)
+            if not are_consuming or consumer._subscription.is_consuming:
+                consumer._health.observe(event)
 
     def held(self, connection: Any) -> Fields:
         """Returns the fields of a handler that held the connection's loop; none if unknown."""

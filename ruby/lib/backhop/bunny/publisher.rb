@@ -12,10 +12,11 @@ module Backhop
 
       # @param listener [#notify] gets what the broker answers
       # @param back_off [Policy] delays before a copy is published again
-      def initialize(listener, retrier, connection, confirm_timeout_ms, back_off)
+      def initialize(listener, retrier, connection, confirm_timeout_ms, back_off, silence)
         @listener = listener
         @retrier = retrier
         @connection = connection
+        @silence = silence
         @ledger = Core.made(Native.bh_ledger_new(back_off.native, Random.urandom(RANDOM_BYTES)))
         Status.check(@ledger.set_confirm_timeout_ms(confirm_timeout_ms))
         @copies = {} # by ledger entry, until they are confirmed.
@@ -113,11 +114,14 @@ module Backhop
       def look
         return if Channels.recovering?(@connection) || !@connection.transport.open?
 
+        @silence.looking
         error = @retrier.look
+        @silence.looked(error)
         emit(:unavailable, text: error.message, error: error) if error
         @retrier.replay_unroutable_after(error)
-      rescue ConnectionFailedError
-        nil
+      rescue ConnectionFailedError => e
+        @silence.looked(e)
+        @listener.look_again
       end
 
       # Enters a copy that is to be published.
@@ -171,6 +175,7 @@ module Backhop
         @channel = nil
         is_lost = @is_connected && !closed_by_application?
         @is_connected = @is_blocked = false
+        @silence.lost
         @ledger.forget_rungs if @transport # nil: it had no connection yet
         @transport = @connection.transport
         gone = end_copies(@copies.keys).each { |copy| abandon_call(copy) }

@@ -15,7 +15,8 @@ module Backhop
       # @param (see Publisher#initialize)
       def initialize(retrier, connection, confirm_timeout_ms, back_off)
         @retrier = retrier
-        @publisher = Publisher.new(self, retrier, connection, confirm_timeout_ms, back_off)
+        @silence = Silence.new(retrier, confirm_timeout_ms)
+        @publisher = Publisher.new(self, retrier, connection, confirm_timeout_ms, back_off, @silence)
         @lock = Mutex.new
         @work = ConditionVariable.new
         @idle = ConditionVariable.new
@@ -56,6 +57,14 @@ module Backhop
         @look_due_ms = now_ms + Native::BH_LOOK_MS
         notify(:look)
       end
+
+      # Makes the next look due after a look without an answer.
+      def look_again
+        @look_due_ms = Times.monotonic_ms + @silence.pause_ms
+      end
+
+      # Reports a look whose answer is late.
+      def check_silence(is_blocked) = @silence.check(is_blocked)
 
       # Queues what {ConfirmChannel} reports: a method of the publisher and its arguments.
       def notify(*notice)

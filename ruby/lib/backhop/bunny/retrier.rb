@@ -355,6 +355,12 @@ module Backhop
         @publisher.look_if_due
       end
 
+      # Reports a look whose answer is late.
+      # @api private
+      def check_silence
+        @publisher.check_silence(@connection.blocked?) unless Channels.recovering?(@connection)
+      end
+
       # Looks for the return exchange. If it is missing, declares the topology if {#declare} did so before.
       #
       # @return [Error, nil]
@@ -391,6 +397,10 @@ module Backhop
       # Returns true if it has a consumer of its own.
       # @api private
       def consumes? = !@subscriptions.all?(&:over?)
+
+      # Returns true if a consumer of its own was lost, and does not consume again yet.
+      # @api private
+      def lost_consumer? = @subscriptions.any? { |each| !each.over? && !each.consuming? }
 
       # Forgets the declarations: a part may have been deleted.
       # @api private

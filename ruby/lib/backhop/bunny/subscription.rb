@@ -115,6 +115,10 @@ module Backhop
       # @return [String, nil] the text of the event that led to the state
       def state_reason = @health.reason
 
+      # Returns true if its consumer was not lost.
+      # @api private
+      def consuming? = @steps.is_consuming == 1
+
       # Applies an event to the state.
       # @api private
       def observe(event)

@@ -9,7 +9,7 @@ module Backhop
     # Its retriers are not in a WeakMap: Ruby 3.1 crashes if a thread iterates over one.
     # @api private
     module Watch
-      PAUSE = 1.0 # seconds between two checks of whether a look is due
+      PAUSE = 1.0 # seconds between two checks of whether a look is due, or its answer late
       private_constant :PAUSE
 
       @retriers = {}.compare_by_identity
@@ -58,6 +58,7 @@ module Backhop
 
         def look_of(retrier)
           retrier.look_if_due
+          retrier.check_silence
         rescue *Outcomes::FAILURES => e
           Backhop.log(Logger::ERROR) { "a look for lost retries met an error, and goes on: #{Outcomes.line(e)}" }
         end

@@ -63,6 +63,11 @@ class AioPikaSession(Session):
         check_broker(self.topology, connection.server_properties)
         await execute(connection, steps(connection))
 
+    def observe(self, event: c.Event, *, are_consuming: bool = False) -> None:
+        super().observe(event, are_consuming=are_consuming)
+        for consumer in self.consumers:
+            consumer._changed.set()
+
     def held(self, connection: WireConnection) -> Fields:
         return self.holding.fields(heartbeat_of(connection))
 
