@@ -70,12 +70,14 @@ int bench_count_of(const char *digits)
 void bench_make(bench_setup setup, bh_policy **policy, bh_topology **topology)
 {
     int is_rates = setup == BENCH_RATES;
-    int64_t initial_ms = is_rates ? 600000 : 500, max_ms = is_rates ? initial_ms : 20000;
+    bh_policy_settings settings;
+    bh_policy_defaults(&settings);
+    settings.initial_ms = is_rates ? 600000 : 500;
+    settings.max_ms = is_rates ? 600000 : 20000;
+    settings.jitter = is_rates ? BH_JITTER_NONE : BH_JITTER_SPREAD;
+    settings.max_retry_after_ms = 0;
     bench_need(bh_policy_new(policy));
-    bench_need(bh_policy_set_initial_ms(*policy, initial_ms));
-    bench_need(bh_policy_set_max_ms(*policy, max_ms));
-    bench_need(bh_policy_set_jitter(*policy, is_rates ? BH_JITTER_NONE : BH_JITTER_SPREAD, 0.2));
-    bench_need(bh_policy_set_max_retry_after_ms(*policy, 0));
+    bench_need(bh_policy_set(*policy, &settings));
 
     bench_need(bh_topology_new(topology, bh_str(BENCH_QUEUE)));
     bench_need(bh_topology_set_namespace(*topology, bh_str(BENCH_NAMESPACE)));

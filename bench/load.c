@@ -40,13 +40,16 @@ typedef struct load_source {
 static load_source open_source(const char *name_space, const char *queue, int64_t rung_ms, int stripes)
 {
     load_source self = {.published = 0};
-    bench_need(bh_policy_new(&self.policy));
+    bh_policy_settings settings;
+    bh_policy_defaults(&settings);
     if (rung_ms) {
-        bench_need(bh_policy_set_kind(self.policy, BH_KIND_FIXED));
-        bench_need(bh_policy_set_initial_ms(self.policy, rung_ms));
-        bench_need(bh_policy_set_jitter(self.policy, BH_JITTER_NONE, 0));
+        settings.kind = BH_KIND_FIXED;
+        settings.initial_ms = rung_ms;
+        settings.jitter = BH_JITTER_NONE;
     }
-    bench_need(bh_policy_set_max_retry_after_ms(self.policy, 0));
+    settings.max_retry_after_ms = 0;
+    bench_need(bh_policy_new(&self.policy));
+    bench_need(bh_policy_set(self.policy, &settings));
     bench_need(bh_topology_new(&self.topology, bh_str(queue)));
     bench_need(bh_topology_set_namespace(self.topology, bh_str(name_space)));
     bench_need(bh_topology_set_stripes(self.topology, stripes));

@@ -3,7 +3,7 @@
  * The headers in core/include/backhop/ are its manual.
  *
  * A line without a body in an %extend block calls a C function: the block's name and the line's name make its name.
- * So Policy.set_kind is bh_policy_set_kind. bh_<noun>_new gives the status and the object; the object frees itself.
+ * So Policy.check is bh_policy_check. bh_<noun>_new gives the status and the object; the object frees itself.
  * bh_worker_run is left out, because it blocks and calls back. The relay is left out, because only the command runs
  * one. Enumerators have no values here: the C compiler knows them.
  */

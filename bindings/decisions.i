@@ -169,32 +169,51 @@ typedef enum bh_jitter {
 %record(bh_preview, 5, BH_PUT(lowest_ms) BH_PUT(mean_ms) BH_PUT(highest_ms) BH_PUT(total_ms)
         BH_PUT(spread))
 
+/* The fields whose defaults a language does not have. */
+%record(bh_policy_settings, 7, BH_PUT(kind) BH_PUT(initial_ms) BH_PUT(factor) BH_PUT(max_ms) BH_PUT(jitter)
+        BH_PUT(ratio) BH_PUT(max_attempts))
+
+%rename(set) bh_policy::set_fields; /* by the fields of its struct */
 %object(Policy, bh_policy)
 %extend bh_policy {
-    bh_status set_kind(bh_kind kind);
-    bh_status set_initial_ms(int64_t initial_ms);
-    bh_status set_factor(double factor);
-    bh_status set_max_ms(int64_t max_ms);
-    bh_status add_step_ms(int64_t step_ms);
-    bh_status set_jitter(bh_jitter jitter, double ratio);
-    bh_status set_max_attempts(int64_t max_attempts);
-    bh_status set_max_age_ms(int64_t max_age_ms);
-    bh_status set_max_retry_after_ms(int64_t max_retry_after_ms);
-    bh_status set_max_crashes(int64_t max_crashes);
-    bh_status set_max_deferrals(int64_t max_deferrals);
-    bh_status refuse_unused(int has_initial, int has_factor);
-
+    /* The fields of bh_policy_settings are one argument each. `steps_ms` has int64s of the host. */
+    bh_status set_fields(bh_kind kind, int gives_initial, int64_t initial_ms, int gives_factor, double factor,
+                         int64_t max_ms, bh_bytes steps_ms, bh_jitter jitter, double ratio, int64_t max_attempts,
+                         int64_t max_age_ms, int64_t max_retry_after_ms, int64_t max_crashes, int64_t max_deferrals) {
+        int64_t steps[BH_POLICY_MOST_STEPS + 1]; /* the core refuses one too many */
+        size_t size = steps_ms.size < sizeof steps ? steps_ms.size : sizeof steps;
+        bh_policy_settings settings;
+        bh_policy_defaults(&settings);
+        settings.kind = kind;
+        settings.gives_initial = gives_initial;
+        settings.initial_ms = initial_ms;
+        settings.gives_factor = gives_factor;
+        settings.factor = factor;
+        settings.max_ms = max_ms;
+        if (size)
+            memcpy(steps, steps_ms.data, size);
+        settings.steps_ms = steps;
+        settings.step_count = size / sizeof *steps;
+        settings.jitter = jitter;
+        settings.ratio = ratio;
+        settings.max_attempts = max_attempts;
+        settings.max_age_ms = max_age_ms;
+        settings.max_retry_after_ms = max_retry_after_ms;
+        settings.max_crashes = max_crashes;
+        settings.max_deferrals = max_deferrals;
+        return bh_policy_set($self, &settings);
+    }
     bh_status check();
     bh_bytes error();
+    void read(bh_policy_settings *out);
 
-    bh_kind kind();
-    bh_jitter jitter();
     void limits(bh_limits *out);
 
     int64_t delay_ms(int64_t attempt, int64_t previous_ms, double u);
     void preview(int64_t attempt, bh_preview *out);
 }
 bh_status bh_policy_new(bh_policy **out);
+void bh_policy_defaults(bh_policy_settings *out);
 int64_t bh_retry_after_ms(bh_bytes value, int64_t now_ms);
 
 /* --- plan -------------------------------------------------------------------------------------------------------- */

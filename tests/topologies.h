@@ -2,6 +2,8 @@
 #ifndef BACKHOP_TESTS_TOPOLOGIES_H
 #define BACKHOP_TESTS_TOPOLOGIES_H
 
+#include "policies.h"
+
 #include <backhop/topology.h>
 
 static inline bh_declaration declaration_at(const bh_topology *topology, size_t index)

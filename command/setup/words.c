@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -157,8 +158,13 @@ static int refuse_core(words_error *error, bh_bytes text)
 
 /* ------------------------------------------------------------------------------------------------------------ policy */
 
-/* The setters return 0 if a text is wrong. *status is the core's answer to the value. */
-static int set_jitter(bh_policy *policy, const char *text, bh_status *status, words_error *error)
+typedef struct policy_fields {
+    bh_policy_settings set;
+    int64_t steps_ms[BH_POLICY_MOST_STEPS + 1];
+} policy_fields;
+
+/* These functions return 0 if a text is wrong. */
+static int set_jitter(policy_fields *fields, const char *text, words_error *error)
 {
     static const char *const words[] = {"none", "spread", "equal", "full", "decorrelated"};
     double ratio = 0.2;
@@ -175,102 +181,101 @@ static int set_jitter(bh_policy *policy, const char *text, bh_status *status, wo
                       "jitter: '%s' is none of none, spread, equal, full, decorrelated; a share of 20 %% is spread:0.2",
                       text);
     int jitter = words_find("jitter", word, words, 5, error);
-    if (jitter >= 0)
-        *status = bh_policy_set_jitter(policy, (bh_jitter)jitter, ratio);
+    fields->set.jitter = (bh_jitter)jitter;
+    fields->set.ratio = ratio;
     return jitter >= 0;
 }
 
-static int set_kind(bh_policy *policy, const char *text, bh_status *status, words_error *error)
+static int set_kind(policy_fields *fields, const char *text, words_error *error)
 {
     static const char *const words[] = {"exponential", "linear", "fixed", "steps"};
     int kind = words_find("kind", text, words, 4, error);
-    if (kind >= 0)
-        *status = bh_policy_set_kind(policy, (bh_kind)kind);
+    fields->set.kind = (bh_kind)kind;
     return kind >= 0;
 }
 
-static int set_factor(bh_policy *policy, const char *text, bh_status *status, words_error *error)
+static int set_factor(policy_fields *fields, const char *text, words_error *error)
 {
-    double factor;
-    int is_number = words_real("factor", text, &factor, error);
-    if (is_number)
-        *status = bh_policy_set_factor(policy, factor);
-    return is_number;
+    return words_real("factor", text, &fields->set.factor, error);
 }
 
-static int set_steps(bh_policy *policy, const char *text, bh_status *status, words_error *error)
+/* Stops at one step too many, which the core refuses. */
+static int set_steps(policy_fields *fields, const char *text, words_error *error)
 {
-    for (const char *at = text + strspn(text, ", "); *status == BH_OK && *at;) {
+    size_t count = 0;
+    for (const char *at = text + strspn(text, ", "); *at && count <= BH_POLICY_MOST_STEPS; count++) {
         char step[64];
-        int64_t step_ms;
         size_t size = strcspn(at, ", ");
         snprintf(step, sizeof step, "%.*s", (int)size, at);
-        if (!words_duration("steps", step, &step_ms, error))
+        if (!words_duration("steps", step, &fields->steps_ms[count], error))
             return 0;
-        *status = bh_policy_add_step_ms(policy, step_ms);
         at += size;
         at += strspn(at, ", ");
     }
+    fields->set.steps_ms = fields->steps_ms;
+    fields->set.step_count = count;
     return 1;
 }
 
-typedef int set_words(bh_policy *policy, const char *text, bh_status *status, words_error *error);
-typedef bh_status set_integer(bh_policy *policy, int64_t value);
+typedef int set_words(policy_fields *fields, const char *text, words_error *error);
+typedef enum field_unit { OF_WORDS, OF_MS, OF_COUNT } field_unit;
 
 static const struct {
     const char *name;
+    field_unit unit;
     set_words *of_words;
-    set_integer *of_duration;
-    set_integer *of_count;
+    size_t offset; /* of the int64_t in bh_policy_settings */
 } fields[] = {
-    {"kind", set_kind, NULL, NULL},
-    {"initial", NULL, bh_policy_set_initial_ms, NULL},
-    {"factor", set_factor, NULL, NULL},
-    {"max", NULL, bh_policy_set_max_ms, NULL},
-    {"steps", set_steps, NULL, NULL},
-    {"jitter", set_jitter, NULL, NULL},
-    {"max-attempts", NULL, NULL, bh_policy_set_max_attempts},
-    {"max-age", NULL, bh_policy_set_max_age_ms, NULL},
-    {"max-retry-after", NULL, bh_policy_set_max_retry_after_ms, NULL},
-    {"max-crashes", NULL, NULL, bh_policy_set_max_crashes},
+    {"kind", OF_WORDS, set_kind, 0},
+    {"initial", OF_MS, NULL, offsetof(bh_policy_settings, initial_ms)},
+    {"factor", OF_WORDS, set_factor, 0},
+    {"max", OF_MS, NULL, offsetof(bh_policy_settings, max_ms)},
+    {"steps", OF_WORDS, set_steps, 0},
+    {"jitter", OF_WORDS, set_jitter, 0},
+    {"max-attempts", OF_COUNT, NULL, offsetof(bh_policy_settings, max_attempts)},
+    {"max-age", OF_MS, NULL, offsetof(bh_policy_settings, max_age_ms)},
+    {"max-retry-after", OF_MS, NULL, offsetof(bh_policy_settings, max_retry_after_ms)},
+    {"max-crashes", OF_COUNT, NULL, offsetof(bh_policy_settings, max_crashes)},
 };
 
-static int set_field(bh_policy *policy, size_t at, const char *text, bh_status *status, words_error *error)
+static int set_field(policy_fields *of, size_t at, const char *text, words_error *error)
 {
     int64_t value;
-    if (fields[at].of_words)
-        return fields[at].of_words(policy, text, status, error);
-    if (fields[at].of_duration) {
-        if (!words_duration(fields[at].name, text, &value, error))
-            return 0;
-        *status = fields[at].of_duration(policy, value);
-        return 1;
-    }
-    if (!words_number(fields[at].name, text, 0, INT64_MAX, &value, error))
-        return 0;
-    *status = fields[at].of_count(policy, value);
-    return 1;
+    if (fields[at].unit == OF_WORDS)
+        return fields[at].of_words(of, text, error);
+    int is_read = fields[at].unit == OF_MS ? words_duration(fields[at].name, text, &value, error)
+                                           : words_number(fields[at].name, text, 0, INT64_MAX, &value, error);
+    if (is_read)
+        memcpy((char *)&of->set + fields[at].offset, &value, sizeof value);
+    return is_read;
+}
+
+static int set_policy(bh_policy *policy, const bh_policy_settings *settings, words_error *error)
+{
+    bh_status status = bh_policy_set(policy, settings);
+    return status == BH_OK ||
+           refuse_core(error, status == BH_ERR_POLICY ? bh_policy_error(policy) : bh_status_text(status));
 }
 
 words_result words_set_policy(bh_policy *policy, const char *name, const char *text, words_error *error)
 {
     size_t at = 0, count = sizeof fields / sizeof fields[0];
-    bh_status status = BH_OK;
+    policy_fields of;
     while (at < count && strcmp(name, fields[at].name) != 0)
         at++;
     if (at == count)
         return WORDS_UNKNOWN;
-    if (!set_field(policy, at, text, &status, error))
-        return WORDS_REFUSED;
-    if (status != BH_OK)
-        refuse_core(error, status == BH_ERR_POLICY ? bh_policy_error(policy) : bh_status_text(status));
-    return status == BH_OK ? WORDS_SET : WORDS_REFUSED;
+    bh_policy_read(policy, &of.set);
+    return set_field(&of, at, text, error) && set_policy(policy, &of.set, error) ? WORDS_SET : WORDS_REFUSED;
 }
 
 int words_check_used(bh_policy *policy, int has_initial, int has_factor, words_error *error)
 {
-    bh_status status = bh_policy_refuse_unused(policy, has_initial, has_factor);
-    return status == BH_OK || refuse_core(error, bh_policy_error(policy));
+    bh_policy_settings settings;
+    bh_policy_read(policy, &settings);
+    settings.gives_initial = has_initial;
+    settings.gives_factor = has_factor;
+    return set_policy(policy, &settings, error);
 }
 
 int words_check_policy(bh_policy *policy, words_error *error)

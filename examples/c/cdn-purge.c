@@ -158,10 +158,16 @@ static struct purge_answer purge(struct purge_api *api, const char *path)
 /* Sets how often to retry, after which delays. They are short, so that the demo is short. */
 static int choose_policy(bh_policy *policy)
 {
-    return bh_policy_set_initial_ms(policy, 800) == BH_OK && bh_policy_set_factor(policy, 1.8) == BH_OK &&
-           bh_policy_set_max_ms(policy, 6000) == BH_OK &&
-           bh_policy_set_jitter(policy, BH_JITTER_SPREAD, 0.25) == BH_OK &&
-           bh_policy_set_max_attempts(policy, 8) == BH_OK && bh_policy_set_max_retry_after_ms(policy, 8000) == BH_OK;
+    bh_policy_settings settings;
+
+    bh_policy_defaults(&settings);
+    settings.initial_ms = 800;
+    settings.factor = 1.8;
+    settings.max_ms = 6000;
+    settings.ratio = 0.25;
+    settings.max_attempts = 8;
+    settings.max_retry_after_ms = 8000;
+    return bh_policy_set(policy, &settings) == BH_OK;
 }
 
 /* Messages wait in the ladder, the default. The work queue is declared too, as a quorum queue. */
@@ -176,11 +182,14 @@ static int choose_topology(bh_topology *topology, const char *queue, bh_policy *
 static int choose_breaker(bh_breaker **out)
 {
     bh_breaker_settings settings;
+    bh_policy_settings delays;
     bh_policy *pauses = NULL;
 
     bh_breaker_defaults(&settings);
-    if (bh_policy_new(&pauses) != BH_OK || bh_policy_set_initial_ms(pauses, 1000) != BH_OK ||
-        bh_policy_set_max_ms(pauses, 2000) != BH_OK)
+    bh_policy_defaults(&delays);
+    delays.initial_ms = 1000;
+    delays.max_ms = 2000;
+    if (bh_policy_new(&pauses) != BH_OK || bh_policy_set(pauses, &delays) != BH_OK)
         return 0;
     settings.name = bh_str("purge API");
     settings.row_failures = 3;

@@ -25,8 +25,9 @@ const JITTERS = {
 }
 const KIND_NAMES = namesOf(KINDS)
 const JITTER_NAMES = namesOf(JITTERS)
+const DEFAULTS = c.bh_policy_defaults()
 const SPREAD = 0.2
-const RANGE = /^.* is -?\d+: give a whole number from (-?\d+) to (\d+)$/ // of the core's sentences
+const RANGE = /^(\w+) is (-?\d+): give a whole number from (-?\d+) to (\d+)$/ // of the core's sentences
 const ABOVE = / is (\d+)(?: ms)?, above (\w+) (\d+)/
 const OPTIONS = [
   'initial', 'factor', 'max', 'jitter', 'maxAttempts', 'kind', 'steps', 'maxAge', 'maxRetryAfter', 'maxCrashes',
@@ -39,8 +40,8 @@ class Policy {
   constructor (options = {}) {
     this.#options = { ...only(options, OPTIONS, 'a Policy') }
     const {
-      initial, factor, max, jitter = SPREAD, maxAttempts, steps, maxAge, maxRetryAfter, maxCrashes,
-      maxDeferrals
+      initial, factor, max, jitter = SPREAD, maxAttempts, steps, maxAge = 0, maxRetryAfter = 86400000, maxCrashes = 5,
+      maxDeferrals = 100
     } = options
     const delays = steps === undefined ? [] : list(steps, 'steps', 'an array of delays')
     if (steps !== undefined) {
@@ -49,58 +50,51 @@ class Policy {
     }
     const { kind = delays.length ? 'steps' : 'exponential' } = options
     this[NATIVE] = made(c.bh_policy_new())
-    this.#set('set_kind', numberOf(KINDS, kind, 'kind'))
-    this.#set('refuse_unused', Number(initial !== undefined), Number(factor !== undefined))
-    this.#setDuration('initial', 'set_initial_ms', initial)
-    if (factor !== undefined) this.#set('set_factor', number(factor, 'factor'))
-    this.#setDuration('max', 'set_max_ms', max)
-    for (const step of delays) this.#setGiven('a step', 'add_step_ms', step) // refuses a hole
-    if (typeof jitter === 'number') this.#set('set_jitter', JITTERS.spread, jitter)
-    else this.#set('set_jitter', Object.hasOwn(JITTERS, jitter) ? JITTERS[jitter] : refuseJitter(jitter), SPREAD)
-    this.#setWhole('maxAttempts', 'set_max_attempts', maxAttempts)
-    this.#setDuration('maxAge', 'set_max_age_ms', maxAge)
-    this.#setDuration('maxRetryAfter', 'set_max_retry_after_ms', maxRetryAfter)
-    this.#setWhole('maxCrashes', 'set_max_crashes', maxCrashes)
-    this.#setWhole('maxDeferrals', 'set_max_deferrals', maxDeferrals)
-    this.#set('check')
+    const [, initialMs, defaultFactor, maxMs] = DEFAULTS
+    const steps64 = BigInt64Array.from(delays, step => BigInt(ms(step, 'a step'))) // refuses a hole
+    this.#check(this[NATIVE].set(
+      numberOf(KINDS, kind, 'kind'),
+      Number(initial !== undefined), initial === undefined ? initialMs : ms(initial, 'initial'),
+      Number(factor !== undefined), factor === undefined ? defaultFactor : number(factor, 'factor'),
+      max === undefined ? maxMs : ms(max, 'max'),
+      Buffer.from(steps64.buffer),
+      ...(typeof jitter === 'number' ? [JITTERS.spread, jitter] : [kindOf(jitter), SPREAD]),
+      maxAttempts === undefined ? DEFAULTS.at(-1) : whole(maxAttempts, 'maxAttempts', -Infinity),
+      ms(maxAge, 'maxAge'), ms(maxRetryAfter, 'maxRetryAfter'),
+      whole(maxCrashes, 'maxCrashes', -Infinity), whole(maxDeferrals, 'maxDeferrals', -Infinity)
+    ))
+    this.#check(this[NATIVE].check())
   }
 
-  /** Sets a duration. An option that is not given keeps the core's default. */
-  #setDuration (name, setter, value) {
-    if (value !== undefined) this.#setGiven(name, setter, value)
-  }
-
-  #setGiven (name, setter, value) {
-    this.#set(setter, milliseconds(value, name, { least: -Infinity }), ([from, to]) => {
-      return `${name} is ${shown(value)}: give a duration from ${from} ms to ${duration(to)}`
-    })
-  }
-
-  #setWhole (name, setter, value) {
-    if (value === undefined) return
-    this.#set(setter, whole(value, name, -Infinity), ([from, to]) => {
-      return `${name} is ${value}: give a whole number from ${from} to ${to}`
-    })
-  }
-
-  /** `ranged`: what to say of the range that the core has. */
-  #set (setter, ...args) {
-    const ranged = typeof args.at(-1) === 'function' ? args.pop() : undefined
-    const status = this[NATIVE][setter](...args)
+  /** Throws the core's sentence, in the names and units of the options. */
+  #check (status) {
     if (!status) return
-    const range = RANGE.exec(this[NATIVE].error())?.slice(1).map(Number)
-    if (range && ranged) throw errorOf(status, ranged(range))
-    throw errorOf(status, this[NATIVE].error().replace(ABOVE, (_, value, name, most) => {
-      return ` is ${duration(value)}, above ${name} ${duration(most)}`
-    }))
+    const text = this[NATIVE].error()
+    const [, field, value, from, to] = RANGE.exec(text) ?? []
+    if (!field) {
+      throw errorOf(status, text.replace(ABOVE, (_, value, name, most) => {
+        return ` is ${duration(value)}, above ${name} ${duration(most)}`
+      }))
+    }
+    const [name, given] = this.#named(field, Number(value))
+    throw errorOf(status, field.endsWith('_ms')
+      ? `${name} is ${shown(given)}: give a duration from ${from} ms to ${duration(Number(to))}`
+      : `${name} is ${given}: give a whole number from ${from} to ${to}`)
+  }
+
+  /** Returns the name of an option, and its given value, from the name of the core's field. */
+  #named (field, value) {
+    if (field === 'step_ms') return ['a step', this.#options.steps.find(step => ms(step, 'a step') === value)]
+    const name = field.replace(/_ms$/, '').replace(/_(\w)/g, (_, letter) => letter.toUpperCase())
+    return [name, this.#options[name]]
   }
 
   get kind () {
-    return KIND_NAMES.get(this[NATIVE].kind())
+    return KIND_NAMES.get(this[NATIVE].read()[0])
   }
 
   get jitter () {
-    return JITTER_NAMES.get(this[NATIVE].jitter())
+    return JITTER_NAMES.get(this[NATIVE].read()[4])
   }
 
   get maxAttempts () {
@@ -161,7 +155,13 @@ function number (value, name) {
   return typeof value === 'number' ? value : refuse(name, value, 'a number')
 }
 
-function refuseJitter (jitter) {
+/** Returns the ms of a duration. The core checks its range. */
+function ms (value, name) {
+  return milliseconds(value, name, { least: -Infinity })
+}
+
+function kindOf (jitter) {
+  if (Object.hasOwn(JITTERS, jitter)) return JITTERS[jitter]
   return refuse('jitter', jitter, `a share from 0 to 1, or one of ${Object.keys(JITTERS).join(', ')}`)
 }
 

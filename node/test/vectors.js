@@ -87,9 +87,12 @@ function history ({ legacy_counter: legacyCounter, wait_queues: waitQueues = [] 
 function backOff ({ kind, jitter, ...times }) {
   only(times, 'initial_ms max_ms max_retry_after_ms')
   const [, policy] = c.bh_policy_new()
-  policy.set_kind({ fixed: c.BH_KIND_FIXED, linear: c.BH_KIND_LINEAR, exponential: c.BH_KIND_EXPONENTIAL }[kind])
-  policy.set_jitter({ none: c.BH_JITTER_NONE, full: c.BH_JITTER_FULL, decorrelated: c.BH_JITTER_DECORRELATED }[jitter], 0)
-  for (const [key, value] of Object.entries(times)) policy[`set_${key}`](value)
+  const { initial_ms: initialMs = 1000, max_ms: maxMs = c.bh_policy_defaults()[3] } = times
+  const kinds = { fixed: c.BH_KIND_FIXED, linear: c.BH_KIND_LINEAR, exponential: c.BH_KIND_EXPONENTIAL }
+  const jitters = { none: c.BH_JITTER_NONE, full: c.BH_JITTER_FULL, decorrelated: c.BH_JITTER_DECORRELATED }
+  const status = policy.set(kinds[kind], 0, initialMs, 0, 2, maxMs, Buffer.alloc(0), jitters[jitter], 0, 10, 0,
+    times.max_retry_after_ms ?? 86400000, 5, 100)
+  if (status) throw new Error(policy.error())
   return policy
 }
 

@@ -63,7 +63,7 @@ def _enumerators() -> set[str]:
 
 
 def _bound(function: str) -> str:
-    """Returns the extension's name: bh_policy_free is delete_Policy, bh_policy_kind Policy_kind."""
+    """Returns the extension's name: bh_policy_free is delete_Policy, bh_policy_check Policy_check."""
     noun, _, verb = function.removeprefix("bh_").partition("_")
     if noun not in NOUNS or verb == "new" or hasattr(c, function):
         return function

@@ -239,13 +239,12 @@ def back_off(given: Case) -> c.Policy:
     kinds = {"fixed": c.BH_KIND_FIXED, "linear": c.BH_KIND_LINEAR, "exponential": c.BH_KIND_EXPONENTIAL}
     jitters = {"none": c.BH_JITTER_NONE, "full": c.BH_JITTER_FULL, "decorrelated": c.BH_JITTER_DECORRELATED}
     _, made = c.bh_policy_new()
-    assert not c.Policy_set_kind(made, kinds[given["kind"]])
-    assert not c.Policy_set_initial_ms(made, given["initial_ms"])
-    if "max_ms" in given:
-        assert not c.Policy_set_max_ms(made, given["max_ms"])
-    if "max_retry_after_ms" in given:
-        assert not c.Policy_set_max_retry_after_ms(made, given["max_retry_after_ms"])
-    assert not c.Policy_set_jitter(made, jitters[given["jitter"]], 0)
+    kind, jitter = kinds[given["kind"]], jitters[given["jitter"]]
+    max_ms = given.get("max_ms", c.bh_policy_defaults()[3])
+    most_ms = given.get("max_retry_after_ms", 86_400_000)
+    assert not c.Policy_set(
+        made, kind, 0, given["initial_ms"], 0, 2.0, max_ms, b"", jitter, 0.0, 10, 0, most_ms, 5, 100
+    )
     return made
 
 

@@ -101,9 +101,13 @@ module Vectors
   def back_off(given)
     only(given, "kind initial_ms max_ms jitter max_retry_after_ms")
     _, policy = Native.bh_policy_new
-    policy.set_kind(Native.const_get("BH_KIND_#{given.fetch("kind").upcase}"))
-    policy.set_jitter(Native.const_get("BH_JITTER_#{given.fetch("jitter").upcase}"), 0)
-    %w[initial_ms max_ms max_retry_after_ms].each { |key| policy.public_send("set_#{key}", given[key]) if given.key?(key) }
+    kind = Native.const_get("BH_KIND_#{given.fetch("kind").upcase}")
+    jitter = Native.const_get("BH_JITTER_#{given.fetch("jitter").upcase}")
+    max_ms = given.fetch("max_ms", Native.bh_policy_defaults[3])
+    status = policy.set(kind, 0, given.fetch("initial_ms", 1000), 0, 2, max_ms, "", jitter, 0, 10, 0,
+                        given.fetch("max_retry_after_ms", 86_400_000), 5, 100)
+    raise "the policy was refused: #{policy.error}" unless status.zero?
+
     policy
   end
 

@@ -18,6 +18,7 @@
  *   delete QUEUE
  *   depth QUEUE                      prints how many messages are ready, then how many consumers it has
  */
+#include "../policies.h"
 #include "worker/librabbitmq.h"
 
 #include <backhop/adapter.h>
@@ -388,14 +389,14 @@ static void work(const char *queue, int count)
     bh_worker *worker;
     if (bh_policy_new(&policy) != BH_OK || bh_topology_new(&topology, bh_str(queue)) != BH_OK)
         fail("work", "no memory");
-    bh_policy_set_initial_ms(policy, number_of("RIG_INITIAL_MS") ? number_of("RIG_INITIAL_MS") : 100);
+    policy_set_initial_ms(policy, number_of("RIG_INITIAL_MS") ? number_of("RIG_INITIAL_MS") : 100);
     if (number_of("RIG_STRATEGY"))
-        bh_policy_set_kind(policy, BH_KIND_FIXED);
+        policy_set_kind(policy, BH_KIND_FIXED);
     if (number_of("RIG_MODE")) /* else a worker misses rungs on demand */
-        bh_policy_set_max_retry_after_ms(policy, 0);
+        policy_set_max_retry_after_ms(policy, 0);
     bh_topology_set_strategy(topology, (bh_strategy)number_of("RIG_STRATEGY"));
-    bh_policy_set_jitter(policy, BH_JITTER_NONE, 0);
-    bh_policy_set_max_attempts(policy, 2);
+    policy_set_jitter(policy, BH_JITTER_NONE, 0);
+    policy_set_max_attempts(policy, 2);
     bh_topology_set_work_queue_type(topology, BH_QUEUE_QUORUM);
     if (bh_topology_build(topology, policy) != BH_OK || bh_worker_new(&worker, policy, topology) != BH_OK)
         fail("work", bh_topology_error(topology).data);

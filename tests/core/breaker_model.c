@@ -1,4 +1,5 @@
 #include "breaker_model.h"
+#include "../policies.h"
 #include "model.h"
 
 #include <backhop/breaker.h>
@@ -194,8 +195,8 @@ void breaker_model_play(breaker_draw *draw, void *source, int happenings, const 
     settings.throttled_opens = draw(source, 2);
     bh_policy *pauses = NULL;
     CHECK(bh_policy_new(&pauses) == BH_OK);
-    CHECK(bh_policy_set_max_ms(pauses, PAUSE_MS) == BH_OK);
-    CHECK(bh_policy_set_max_retry_after_ms(pauses, 30000) == BH_OK);
+    CHECK(policy_set_max_ms(pauses, PAUSE_MS) == BH_OK);
+    CHECK(policy_set_max_retry_after_ms(pauses, 30000) == BH_OK);
     settings.pauses = pauses;
     CHECK(bh_breaker_new(&self->breaker, &settings, (bh_bytes){"12345678", 8}) == BH_OK);
     bh_policy_free(pauses);

@@ -1,4 +1,5 @@
 #include "ledger_model.h"
+#include "../policies.h"
 #include "model.h"
 
 #include "ledger/internal.h"
@@ -984,9 +985,9 @@ static void set_up(model *self)
     bh_policy *policy;
     bh_bytes random = {"a seed..", BH_LEDGER_RANDOM_BYTES};
     CHECK(bh_policy_new(&policy) == BH_OK);
-    CHECK(bh_policy_set_initial_ms(policy, 10) == BH_OK);
-    CHECK(bh_policy_set_max_ms(policy, MOST_DELAY_MS) == BH_OK);
-    CHECK(bh_policy_set_jitter(policy, (bh_jitter)draw(self, 5), 0.2) == BH_OK);
+    CHECK(policy_set_initial_ms(policy, 10) == BH_OK);
+    CHECK(policy_set_max_ms(policy, MOST_DELAY_MS) == BH_OK);
+    CHECK(policy_set_jitter(policy, (bh_jitter)draw(self, 5), 0.2) == BH_OK);
     CHECK(bh_ledger_new(&self->ledger, policy, random) == BH_OK);
     bh_policy_free(policy);
     self->most_sent = most_sent[draw(self, 5)];

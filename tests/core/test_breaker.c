@@ -191,9 +191,9 @@ static bh_policy *make_pauses(vector *v)
         ck_assert_int_eq(vector_fill_policy(v, given, pauses, &field), BH_OK);
         return pauses;
     }
-    ck_assert_int_eq(bh_policy_set_kind(pauses, BH_KIND_FIXED), BH_OK);
-    ck_assert_int_eq(bh_policy_set_initial_ms(pauses, 10000), BH_OK);
-    ck_assert_int_eq(bh_policy_set_jitter(pauses, BH_JITTER_NONE, 0), BH_OK);
+    ck_assert_int_eq(policy_set_kind(pauses, BH_KIND_FIXED), BH_OK);
+    ck_assert_int_eq(policy_set_initial_ms(pauses, 10000), BH_OK);
+    ck_assert_int_eq(policy_set_jitter(pauses, BH_JITTER_NONE, 0), BH_OK);
     return pauses;
 }
 

@@ -238,8 +238,8 @@ static bh_policy *fixed_policy(void)
 {
     bh_policy *policy;
     ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
-    ck_assert_int_eq(bh_policy_set_kind(policy, BH_KIND_FIXED), BH_OK);
-    ck_assert_int_eq(bh_policy_set_jitter(policy, BH_JITTER_NONE, 0), BH_OK);
+    ck_assert_int_eq(policy_set_kind(policy, BH_KIND_FIXED), BH_OK);
+    ck_assert_int_eq(policy_set_jitter(policy, BH_JITTER_NONE, 0), BH_OK);
     return policy;
 }
 
@@ -283,8 +283,8 @@ static bh_declaring *declaring_of(const char *queue, int64_t rung_ms)
     bh_topology *topology;
     bh_policy *policy = fixed_policy();
     bh_declaring *declaring;
-    ck_assert_int_eq(bh_policy_set_initial_ms(policy, rung_ms), BH_OK);
-    ck_assert_int_eq(bh_policy_set_max_retry_after_ms(policy, 100), BH_OK);
+    ck_assert_int_eq(policy_set_initial_ms(policy, rung_ms), BH_OK);
+    ck_assert_int_eq(policy_set_max_retry_after_ms(policy, 100), BH_OK);
     ck_assert_int_eq(bh_topology_new(&topology, bh_str(queue)), BH_OK);
     ck_assert_int_eq(bh_topology_set_work_queue_type(topology, BH_QUEUE_QUORUM), BH_OK);
     ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);

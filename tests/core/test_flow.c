@@ -1,3 +1,4 @@
+#include "../policies.h"
 #include "breaker/internal.h"
 /* Flow: what a consumer does while its breaker is open. And breakers by key. */
 #include "suites.h"
@@ -21,9 +22,9 @@ static bh_breaker *make_breaker(void)
     bh_breaker *breaker;
     bh_policy *pauses;
     ck_assert_int_eq(bh_policy_new(&pauses), BH_OK);
-    bh_policy_set_kind(pauses, BH_KIND_FIXED);
-    bh_policy_set_initial_ms(pauses, PAUSE_MS);
-    bh_policy_set_jitter(pauses, BH_JITTER_NONE, 0);
+    policy_set_kind(pauses, BH_KIND_FIXED);
+    policy_set_initial_ms(pauses, PAUSE_MS);
+    policy_set_jitter(pauses, BH_JITTER_NONE, 0);
     bh_breaker_defaults(&settings);
     settings.name = bh_str("api");
     settings.row_failures = 1;
@@ -42,10 +43,10 @@ static bh_flow *make_flow(bh_breaker *breaker, bh_strategy strategy)
     bh_flow *flow;
     ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
     if (strategy == BH_STRATEGY_NATIVE)
-        bh_policy_set_kind(policy, BH_KIND_LINEAR);
+        policy_set_kind(policy, BH_KIND_LINEAR);
     if (strategy == BH_STRATEGY_REJECT)
-        bh_policy_set_kind(policy, BH_KIND_FIXED);
-    bh_policy_set_jitter(policy, BH_JITTER_NONE, 0);
+        policy_set_kind(policy, BH_KIND_FIXED);
+    policy_set_jitter(policy, BH_JITTER_NONE, 0);
     ck_assert_int_eq(bh_topology_new(&topology, bh_str("orders")), BH_OK);
     ck_assert_int_eq(bh_flow_new(&flow, breaker, topology), BH_ERR_STATE);
     ck_assert_int_eq(bh_topology_set_strategy(topology, strategy), BH_OK);

@@ -55,9 +55,9 @@ static bh_ledger *new_ledger(void)
     bh_policy *policy;
     char random[BH_LEDGER_RANDOM_BYTES] = {0};
     ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
-    bh_policy_set_kind(policy, BH_KIND_FIXED);
-    bh_policy_set_initial_ms(policy, 90500);
-    bh_policy_set_jitter(policy, BH_JITTER_NONE, 0);
+    policy_set_kind(policy, BH_KIND_FIXED);
+    policy_set_initial_ms(policy, 90500);
+    policy_set_jitter(policy, BH_JITTER_NONE, 0);
     ck_assert_int_eq(bh_ledger_new(&ledger, policy, (bh_bytes){random, sizeof random}), BH_OK);
     bh_policy_free(policy);
     return ledger;
@@ -557,9 +557,9 @@ static void play_case(vector *v)
     const json_t *history = json_object_get(v->expect, "history");
     ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
     if (!vector_get(v, "policy")) {
-        ck_assert_int_eq(bh_policy_set_kind(policy, BH_KIND_FIXED), BH_OK);
-        ck_assert_int_eq(bh_policy_set_initial_ms(policy, 100), BH_OK);
-        ck_assert_int_eq(bh_policy_set_jitter(policy, BH_JITTER_NONE, 0), BH_OK);
+        ck_assert_int_eq(policy_set_kind(policy, BH_KIND_FIXED), BH_OK);
+        ck_assert_int_eq(policy_set_initial_ms(policy, 100), BH_OK);
+        ck_assert_int_eq(policy_set_jitter(policy, BH_JITTER_NONE, 0), BH_OK);
     } else if (vector_fill_policy(v, vector_get(v, "policy"), policy, &field)) {
         vector_fail(v, field, "was refused");
     }

@@ -82,15 +82,15 @@ static void make_policy(decision *self, bh_strategy strategy)
 {
     TRY(self, BH_OK, bh_policy_new(&self->policy));
     if (strategy == BH_STRATEGY_REJECT || strategy == BH_STRATEGY_NATIVE) {
-        TRY(self, BH_OK, bh_policy_set_kind(self->policy, BH_KIND_FIXED));
-        TRY(self, BH_OK, bh_policy_set_jitter(self->policy, BH_JITTER_NONE, 0));
+        TRY(self, BH_OK, policy_set_kind(self->policy, BH_KIND_FIXED));
+        TRY(self, BH_OK, policy_set_jitter(self->policy, BH_JITTER_NONE, 0));
     } else {
-        TRY(self, BH_OK, bh_policy_set_kind(self->policy, BH_KIND_STEPS));
+        TRY(self, BH_OK, policy_set_kind(self->policy, BH_KIND_STEPS));
         for (int64_t step = 1; step <= 40; step++)
-            TRY(self, BH_OK, bh_policy_add_step_ms(self->policy, step * 1000));
+            TRY(self, BH_OK, policy_add_step_ms(self->policy, step * 1000));
     }
-    TRY(self, BH_OK, bh_policy_set_max_crashes(self->policy, 3));
-    TRY(self, BH_ERR_POLICY, bh_policy_set_initial_ms(self->policy, -1));
+    TRY(self, BH_OK, policy_set_max_crashes(self->policy, 3));
+    TRY(self, BH_ERR_POLICY, policy_set_initial_ms(self->policy, -1));
     TRY(self, BH_OK, bh_policy_check(self->policy));
 }
 
@@ -306,10 +306,10 @@ static void copy_to(decision *self, const decision *from)
 /* Changes each setting that was copied, so that the next decision is another one. */
 static void change(decision *self)
 {
-    if (bh_policy_kind(self->policy) == BH_KIND_STEPS)
-        TRY(self, BH_OK, bh_policy_add_step_ms(self->policy, 50000));
-    TRY(self, BH_OK, bh_policy_set_initial_ms(self->policy, 7));
-    TRY(self, BH_OK, bh_policy_set_max_attempts(self->policy, 1));
+    if (settings_of(self->policy).kind == BH_KIND_STEPS)
+        TRY(self, BH_OK, policy_add_step_ms(self->policy, 50000));
+    TRY(self, BH_OK, policy_set_initial_ms(self->policy, 7));
+    TRY(self, BH_OK, policy_set_max_attempts(self->policy, 1));
     TRY(self, BH_OK, bh_topology_set_namespace(self->topology, bh_str("another")));
     TRY(self, BH_OK, add_int_argument(self->topology, bh_str("x-another"), 1));
     TRY(self, BH_OK, bh_topology_build(self->topology, self->policy));

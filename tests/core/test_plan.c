@@ -361,16 +361,16 @@ START_TEST(a_policy_whose_waits_the_topology_lacks_is_refused)
     bh_policy *other;
     ck_assert_int_eq(bh_policy_new(&other), BH_OK);
     ck_assert_int_eq(make_with(other), BH_OK); /* the same delays */
-    ck_assert_int_eq(bh_policy_set_max_attempts(other, 3), BH_OK);
+    ck_assert_int_eq(policy_set_max_attempts(other, 3), BH_OK);
     ck_assert_int_eq(make_with(other), BH_OK); /* some of the topology's rungs */
-    ck_assert_int_eq(bh_policy_set_max_crashes(other, 1), BH_OK);
+    ck_assert_int_eq(policy_set_max_crashes(other, 1), BH_OK);
     ck_assert_int_eq(make_with(other), BH_OK);
-    ck_assert_int_eq(bh_policy_set_max_retry_after_ms(other, 7 * INT64_C(86400000)), BH_OK);
+    ck_assert_int_eq(policy_set_max_retry_after_ms(other, 7 * INT64_C(86400000)), BH_OK);
     ck_assert_int_eq(make_with(other), BH_ERR_FOREIGN_POLICY); /* a request of a week has no rung */
     ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_NONE);
-    ck_assert_int_eq(bh_policy_set_max_retry_after_ms(other, 0), BH_OK);
+    ck_assert_int_eq(policy_set_max_retry_after_ms(other, 0), BH_OK);
     ck_assert_int_eq(make_with(other), BH_OK);
-    ck_assert_int_eq(bh_policy_set_initial_ms(other, 500), BH_OK);
+    ck_assert_int_eq(policy_set_initial_ms(other, 500), BH_OK);
     ck_assert_int_eq(make_with(other), BH_ERR_FOREIGN_POLICY);
     ck_assert_int_eq(bh_topology_add_policy(t, other), BH_OK);
     ck_assert_int_eq(make_with(other), BH_ERR_STATE); /* it has to be built again */
@@ -384,8 +384,8 @@ END_TEST
 START_TEST(a_policy_that_was_changed_after_the_topology_was_built_is_refused)
 {
     ck_assert_int_eq(make_with(p), BH_OK);
-    ck_assert_int_eq(bh_policy_set_jitter(p, BH_JITTER_NONE, 0), BH_OK);
-    ck_assert_int_eq(bh_policy_set_initial_ms(p, 1234), BH_OK);
+    ck_assert_int_eq(policy_set_jitter(p, BH_JITTER_NONE, 0), BH_OK);
+    ck_assert_int_eq(policy_set_initial_ms(p, 1234), BH_OK);
     ck_assert_int_eq(make_with(p), BH_ERR_FOREIGN_POLICY);
 }
 END_TEST
@@ -397,16 +397,16 @@ START_TEST(reject_and_native_refuse_another_delay_than_the_work_queue_s)
     ck_assert_int_eq(bh_policy_new(&other), BH_OK);
     bh_policy *both[] = {p, other};
     for (size_t i = 0; i < 2; i++) {
-        ck_assert_int_eq(bh_policy_set_kind(both[i], BH_KIND_FIXED), BH_OK);
-        ck_assert_int_eq(bh_policy_set_jitter(both[i], BH_JITTER_NONE, 0), BH_OK);
+        ck_assert_int_eq(policy_set_kind(both[i], BH_KIND_FIXED), BH_OK);
+        ck_assert_int_eq(policy_set_jitter(both[i], BH_JITTER_NONE, 0), BH_OK);
     }
     for (size_t i = 0; i < 2; i++) {
         ck_assert_int_eq(bh_topology_set_strategy(t, strategies[i]), BH_OK);
         ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
-        ck_assert_int_eq(bh_policy_set_initial_ms(other, 1000), BH_OK);
-        ck_assert_int_eq(bh_policy_set_max_attempts(other, 5), BH_OK);
+        ck_assert_int_eq(policy_set_initial_ms(other, 1000), BH_OK);
+        ck_assert_int_eq(policy_set_max_attempts(other, 5), BH_OK);
         ck_assert_int_eq(make_with(other), BH_OK);
-        ck_assert_int_eq(bh_policy_set_initial_ms(other, 2000), BH_OK);
+        ck_assert_int_eq(policy_set_initial_ms(other, 2000), BH_OK);
         ck_assert_int_eq(make_with(other), BH_ERR_FOREIGN_POLICY);
     }
     bh_policy_free(other);
@@ -464,15 +464,15 @@ START_TEST(plans_wait_where_the_topology_s_preview_says)
         {BH_JITTER_NONE, 0, 123, 3000, BH_SERIES_R10},
     };
     for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
-        ck_assert_int_eq(bh_policy_set_jitter(p, policies[i].jitter, policies[i].ratio), BH_OK);
-        ck_assert_int_eq(bh_policy_set_initial_ms(p, policies[i].initial_ms), BH_OK);
-        ck_assert_int_eq(bh_policy_set_max_ms(p, policies[i].max_ms), BH_OK);
+        ck_assert_int_eq(policy_set_jitter(p, policies[i].jitter, policies[i].ratio), BH_OK);
+        ck_assert_int_eq(policy_set_initial_ms(p, policies[i].initial_ms), BH_OK);
+        ck_assert_int_eq(policy_set_max_ms(p, policies[i].max_ms), BH_OK);
         ck_assert_int_eq(bh_topology_set_series(t, policies[i].series), BH_OK);
         ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
         for (int64_t attempt = 1; attempt <= 9; attempt += 2)
             compare_with_preview(attempt);
     }
-    ck_assert_int_eq(bh_policy_set_jitter(p, BH_JITTER_DECORRELATED, 0), BH_OK);
+    ck_assert_int_eq(policy_set_jitter(p, BH_JITTER_DECORRELATED, 0), BH_OK);
     ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
     compare_with_preview(1);
 }

@@ -57,8 +57,8 @@ START_TEST(a_vector)
         status = bh_policy_check(policy);
     }
     if (expect_status(v, status, bh_policy_error(policy))) {
-        expect_name(v, v->expect, "kind", vector_kinds, bh_policy_kind(policy));
-        expect_name(v, v->expect, "jitter", vector_jitters, bh_policy_jitter(policy));
+        expect_name(v, v->expect, "kind", vector_kinds, settings_of(policy).kind);
+        expect_name(v, v->expect, "jitter", vector_jitters, settings_of(policy).jitter);
         expect_int(v, v->expect, "max_attempts", limits_of(policy).max_attempts);
         int64_t most = limits_of(policy).max_attempts;
         ck_assert_int_eq(bh__policy_is_last(policy, most), most > 0); /* no attempt is the last if there is no limit */
@@ -85,19 +85,18 @@ END_TEST
 START_TEST(missing_arguments_are_refused)
 {
     ck_assert_int_eq(bh_policy_new(NULL), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_policy_set_kind(NULL, BH_KIND_FIXED), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_policy_set_initial_ms(NULL, 1), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_policy_set_factor(NULL, 2), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_policy_set_max_ms(NULL, 1), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_policy_add_step_ms(NULL, 1), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_policy_set_jitter(NULL, BH_JITTER_NONE, 0), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_policy_set_max_attempts(NULL, 1), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_policy_set_max_age_ms(NULL, 1), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_policy_set_max_retry_after_ms(NULL, 1), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_policy_set_max_crashes(NULL, 1), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_policy_set_max_deferrals(NULL, 1), BH_ERR_ARGUMENT);
+    bh_policy_settings settings;
+    bh_policy_defaults(NULL);
+    bh_policy_read(NULL, &settings);
+    ck_assert_int_eq(settings.initial_ms, 1000);
+    ck_assert_int_eq(bh_policy_set(NULL, &settings), BH_ERR_ARGUMENT);
+    bh_policy *policy = NULL;
+    ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
+    ck_assert_int_eq(bh_policy_set(policy, NULL), BH_ERR_ARGUMENT);
+    settings.step_count = 1;
+    ck_assert_int_eq(bh_policy_set(policy, &settings), BH_ERR_ARGUMENT);
+    bh_policy_free(policy);
     ck_assert_int_eq(bh_policy_check(NULL), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_policy_refuse_unused(NULL, 0, 0), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh__policy_is_last(NULL, 1), 0);
     bh_policy_free(NULL);
 }
@@ -109,12 +108,12 @@ START_TEST(a_number_that_names_no_kind_or_jitter_is_refused)
     ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
     const int numbers[] = {-1, 99};
     for (size_t i = 0; i < 2; i++) {
-        ck_assert_int_eq(bh_policy_set_kind(policy, (bh_kind)numbers[i]), BH_ERR_POLICY);
+        ck_assert_int_eq(policy_set_kind(policy, (bh_kind)numbers[i]), BH_ERR_POLICY);
         ck_assert_uint_gt(bh_policy_error(policy).size, 0);
-        ck_assert_int_eq(bh_policy_set_jitter(policy, (bh_jitter)numbers[i], 0.2), BH_ERR_POLICY);
+        ck_assert_int_eq(policy_set_jitter(policy, (bh_jitter)numbers[i], 0.2), BH_ERR_POLICY);
     }
-    ck_assert_int_eq(bh_policy_kind(policy), BH_KIND_EXPONENTIAL);
-    ck_assert_int_eq(bh_policy_jitter(policy), BH_JITTER_SPREAD);
+    ck_assert_int_eq(settings_of(policy).kind, BH_KIND_EXPONENTIAL);
+    ck_assert_int_eq(settings_of(policy).jitter, BH_JITTER_SPREAD);
     bh_policy_free(policy);
 }
 END_TEST
@@ -123,8 +122,8 @@ START_TEST(a_refused_value_does_no_lasting_harm)
 {
     bh_policy *policy = NULL;
     ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
-    ck_assert_int_eq(bh_policy_set_initial_ms(policy, 0), BH_ERR_POLICY);
-    ck_assert_int_eq(bh_policy_set_initial_ms(policy, 2000), BH_OK);
+    ck_assert_int_eq(policy_set_initial_ms(policy, 0), BH_ERR_POLICY);
+    ck_assert_int_eq(policy_set_initial_ms(policy, 2000), BH_OK);
     ck_assert_int_eq(bh_policy_check(policy), BH_OK);
     ck_assert_int_eq(bh_policy_delay_ms(policy, 1, 0, 0.5), 2000);
     bh_policy_free(policy);
@@ -135,9 +134,9 @@ START_TEST(a_contradiction_can_be_mended)
 {
     bh_policy *policy = NULL;
     ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
-    ck_assert_int_eq(bh_policy_set_initial_ms(policy, 400000), BH_OK);
+    ck_assert_int_eq(policy_set_initial_ms(policy, 400000), BH_OK);
     ck_assert_int_eq(bh_policy_check(policy), BH_ERR_POLICY);
-    ck_assert_int_eq(bh_policy_set_max_ms(policy, 400000), BH_OK);
+    ck_assert_int_eq(policy_set_max_ms(policy, 400000), BH_OK);
     ck_assert_int_eq(bh_policy_check(policy), BH_OK);
     bh_policy_free(policy);
 }
@@ -163,8 +162,11 @@ START_TEST(an_option_that_the_kind_does_not_use_is_refused)
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         bh_policy *policy = NULL;
         ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
-        ck_assert_int_eq(bh_policy_set_kind(policy, rows[i].kind), BH_OK);
-        bh_status status = bh_policy_refuse_unused(policy, rows[i].has_initial, rows[i].has_factor);
+        bh_policy_settings settings = settings_of(policy);
+        settings.kind = rows[i].kind;
+        settings.gives_initial = rows[i].has_initial;
+        settings.gives_factor = rows[i].has_factor;
+        bh_status status = bh_policy_set(policy, &settings);
         ck_assert_int_eq(status, rows[i].refused ? BH_ERR_POLICY : BH_OK);
         if (rows[i].refused)
             ck_assert_ptr_nonnull(strstr(bh_policy_error(policy).data, rows[i].refused));
@@ -182,7 +184,7 @@ START_TEST(a_delay_is_never_below_one_or_above_max_whatever_the_attempt)
     const bh_jitter jitters[] = {BH_JITTER_NONE, BH_JITTER_SPREAD, BH_JITTER_EQUAL, BH_JITTER_FULL,
                                  BH_JITTER_DECORRELATED};
     for (size_t j = 0; j < 5; j++) {
-        ck_assert_int_eq(bh_policy_set_jitter(policy, jitters[j], 1), BH_OK);
+        ck_assert_int_eq(policy_set_jitter(policy, jitters[j], 1), BH_OK);
         for (size_t a = 0; a < sizeof attempts / sizeof attempts[0]; a++) {
             for (size_t p = 0; p < sizeof previous / sizeof previous[0]; p++)
                 for (double u = -0.25; u < 1.5; u += 0.25) {

@@ -112,9 +112,9 @@ START_TEST(a_vector)
     const json_t *history = json_object_get(v->expect, "history");
     ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
     if (!vector_get(v, "policy")) {
-        ck_assert_int_eq(bh_policy_set_kind(policy, BH_KIND_LINEAR), BH_OK);
-        ck_assert_int_eq(bh_policy_set_initial_ms(policy, 100), BH_OK);
-        ck_assert_int_eq(bh_policy_set_jitter(policy, BH_JITTER_NONE, 0), BH_OK);
+        ck_assert_int_eq(policy_set_kind(policy, BH_KIND_LINEAR), BH_OK);
+        ck_assert_int_eq(policy_set_initial_ms(policy, 100), BH_OK);
+        ck_assert_int_eq(policy_set_jitter(policy, BH_JITTER_NONE, 0), BH_OK);
     } else if (vector_fill_policy(v, vector_get(v, "policy"), policy, &field)) {
         vector_fail(v, field, "was refused");
     }
@@ -174,9 +174,9 @@ START_TEST(any_history_spares_the_broker)
     bh_policy *policy;
     int64_t now_ms = 0, declared_ms = -1, lost_ms = -1;
     ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
-    bh_policy_set_initial_ms(policy, DELAY_MS);
-    bh_policy_set_max_ms(policy, 10 * DELAY_MS);
-    bh_policy_set_jitter(policy, BH_JITTER_DECORRELATED, 0);
+    policy_set_initial_ms(policy, DELAY_MS);
+    policy_set_max_ms(policy, 10 * DELAY_MS);
+    policy_set_jitter(policy, BH_JITTER_DECORRELATED, 0);
     ck_assert_int_eq(bh_subscription_new(&subscription, policy, bh_str("12345678")), BH_OK);
     bh_subscription_subscribed(subscription);
     for (int i = 0; i < HAPPENINGS; i++) {

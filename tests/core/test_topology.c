@@ -135,7 +135,7 @@ static void compare_preview(vector *v, const bh_topology *t, const bh_policy *p)
         }
         if (rung_count(t) > 0 && (sum < 0.999999 || sum > 1.000001))
             vector_fail(v, "preview", "the shares of all rungs make %f", sum);
-        if (bh_policy_jitter(p) != BH_JITTER_DECORRELATED)
+        if (settings_of(p).jitter != BH_JITTER_DECORRELATED)
             same_int(v, "preview, rungs with a share", got[4], (int64_t)with_share);
     }
     const json_t *shares = json_object_get(v->expect, "shares");
@@ -305,10 +305,10 @@ END_TEST
 
 START_TEST(a_further_policy_that_contradicts_itself_is_refused)
 {
-    ck_assert_int_eq(bh_policy_set_kind(p, BH_KIND_STEPS), BH_OK);
+    ck_assert_int_eq(policy_set_kind(p, BH_KIND_STEPS), BH_OK);
     ck_assert_int_eq(bh_topology_add_policy(t, p), BH_ERR_POLICY);
     ck_assert_ptr_nonnull(strstr(bh_topology_error(t).data, "no step is given"));
-    ck_assert_int_eq(bh_policy_set_kind(p, BH_KIND_EXPONENTIAL), BH_OK);
+    ck_assert_int_eq(policy_set_kind(p, BH_KIND_EXPONENTIAL), BH_OK);
     ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
 }
 END_TEST
@@ -317,9 +317,9 @@ START_TEST(a_further_policy_is_copied)
 {
     bh_policy *slow;
     ck_assert_int_eq(bh_policy_new(&slow), BH_OK);
-    ck_assert_int_eq(bh_policy_set_kind(slow, BH_KIND_FIXED), BH_OK);
-    ck_assert_int_eq(bh_policy_set_jitter(slow, BH_JITTER_NONE, 0), BH_OK);
-    ck_assert_int_eq(bh_policy_set_initial_ms(slow, 1234), BH_OK);
+    ck_assert_int_eq(policy_set_kind(slow, BH_KIND_FIXED), BH_OK);
+    ck_assert_int_eq(policy_set_jitter(slow, BH_JITTER_NONE, 0), BH_OK);
+    ck_assert_int_eq(policy_set_initial_ms(slow, 1234), BH_OK);
     ck_assert_int_eq(bh_topology_add_policy(t, slow), BH_OK);
     bh_policy_free(slow);
     ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
@@ -380,8 +380,8 @@ START_TEST(the_unroutable_queue_is_the_namespaces)
         bh_topology *topology;
         int is_declared = 0;
         ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
-        bh_policy_set_kind(policy, BH_KIND_FIXED);
-        bh_policy_set_jitter(policy, BH_JITTER_NONE, 0);
+        policy_set_kind(policy, BH_KIND_FIXED);
+        policy_set_jitter(policy, BH_JITTER_NONE, 0);
         ck_assert_int_eq(bh_topology_new(&topology, bh_str("orders")), BH_OK);
         bh_topology_set_strategy(topology, cases[i].strategy);
         bh_topology_set_queue_type(topology, cases[i].type);

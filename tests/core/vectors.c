@@ -651,11 +651,11 @@ typedef struct snapshot {
 
 static snapshot look(const bh_policy *policy)
 {
-    snapshot s = {{bh_policy_kind(policy), bh_policy_jitter(policy), limits_of(policy).max_attempts,
+    snapshot s = {{settings_of(policy).kind, settings_of(policy).jitter, limits_of(policy).max_attempts,
                    limits_of(policy).max_ms, limits_of(policy).max_age_ms, limits_of(policy).max_retry_after_ms,
                    limits_of(policy).max_crashes, limits_of(policy).max_deferrals}};
     /* Without a step there is no delay of kind steps to look at. */
-    if (bh_policy_kind(policy) != BH_KIND_STEPS)
+    if (settings_of(policy).kind != BH_KIND_STEPS)
         for (int i = 0; i < 3; i++) {
             s.numbers[8 + 2 * i] = bh_policy_delay_ms(policy, i + 1, 0, 0);
             s.numbers[9 + 2 * i] = bh_policy_delay_ms(policy, i + 1, 5000, 0.75);
@@ -667,27 +667,27 @@ static snapshot look(const bh_policy *policy)
 static bh_status set_field(const vector *v, bh_policy *policy, const char *field, const json_t *value, double ratio)
 {
     if (strcmp(field, "kind") == 0)
-        return bh_policy_set_kind(policy, (bh_kind)vector_name_value(v, field, value, vector_kinds));
+        return policy_set_kind(policy, (bh_kind)vector_name_value(v, field, value, vector_kinds));
     if (strcmp(field, "factor") == 0)
-        return bh_policy_set_factor(policy, vector_double(v, field, value));
+        return policy_set_factor(policy, vector_double(v, field, value));
     if (strcmp(field, "ratio") == 0)
-        return bh_policy_set_jitter(policy, (bh_jitter)vector_name_value(v, "jitter", value, vector_jitters), ratio);
+        return policy_set_jitter(policy, (bh_jitter)vector_name_value(v, "jitter", value, vector_jitters), ratio);
     int64_t number = vector_int(v, field, value);
     if (strcmp(field, "initial_ms") == 0)
-        return bh_policy_set_initial_ms(policy, number);
+        return policy_set_initial_ms(policy, number);
     if (strcmp(field, "max_ms") == 0)
-        return bh_policy_set_max_ms(policy, number);
+        return policy_set_max_ms(policy, number);
     if (strcmp(field, "steps_ms") == 0)
-        return bh_policy_add_step_ms(policy, number);
+        return policy_add_step_ms(policy, number);
     if (strcmp(field, "max_attempts") == 0)
-        return bh_policy_set_max_attempts(policy, number);
+        return policy_set_max_attempts(policy, number);
     if (strcmp(field, "max_age_ms") == 0)
-        return bh_policy_set_max_age_ms(policy, number);
+        return policy_set_max_age_ms(policy, number);
     if (strcmp(field, "max_retry_after_ms") == 0)
-        return bh_policy_set_max_retry_after_ms(policy, number);
+        return policy_set_max_retry_after_ms(policy, number);
     if (strcmp(field, "max_crashes") == 0)
-        return bh_policy_set_max_crashes(policy, number);
-    return bh_policy_set_max_deferrals(policy, number);
+        return policy_set_max_crashes(policy, number);
+    return policy_set_max_deferrals(policy, number);
 }
 
 static bh_status set_and_look(const vector *v, bh_policy *policy, const char *field, const json_t *value, double ratio)

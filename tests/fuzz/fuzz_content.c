@@ -4,6 +4,7 @@
  * header and kept property byte for byte, and beyond them only the plan's own. The first four bytes choose the
  * decision.
  */
+#include "../policies.h"
 #include "../wire/properties.h"
 #include "fuzz.h"
 
@@ -28,8 +29,8 @@ static void set_up(void)
     if (with.policy)
         return;
     CHECK(bh_policy_new(&with.policy) == BH_OK);
-    CHECK(bh_policy_set_kind(with.policy, BH_KIND_FIXED) == BH_OK);
-    CHECK(bh_policy_set_jitter(with.policy, BH_JITTER_NONE, 0) == BH_OK);
+    CHECK(policy_set_kind(with.policy, BH_KIND_FIXED) == BH_OK);
+    CHECK(policy_set_jitter(with.policy, BH_JITTER_NONE, 0) == BH_OK);
     for (int i = 0; i < STRATEGIES; i++) {
         CHECK(bh_topology_new(&with.topologies[i], bh_str("work")) == BH_OK);
         CHECK(bh_topology_set_strategy(with.topologies[i], (bh_strategy)i) == BH_OK);

@@ -669,21 +669,21 @@ static bh_policy *take_policy(input *in, bh_strategy strategy)
     bh_kind kind = fixed ? BH_KIND_FIXED : (bh_kind)take(in, 4);
     if (strategy == BH_STRATEGY_NATIVE && take(in, 2))
         kind = BH_KIND_LINEAR;
-    CHECK(bh_policy_set_kind(policy, kind) == BH_OK);
-    CHECK(bh_policy_set_initial_ms(policy, times[take(in, 4)]) == BH_OK);
-    CHECK(bh_policy_set_factor(policy, factors[take(in, 5)]) == BH_OK);
+    CHECK(policy_set_kind(policy, kind) == BH_OK);
+    CHECK(policy_set_initial_ms(policy, times[take(in, 4)]) == BH_OK);
+    CHECK(policy_set_factor(policy, factors[take(in, 5)]) == BH_OK);
     if (take(in, 4))
-        CHECK(bh_policy_set_max_ms(policy, times[take(in, 8)]) == BH_OK);
+        CHECK(policy_set_max_ms(policy, times[take(in, 8)]) == BH_OK);
     if (kind == BH_KIND_STEPS)
         for (unsigned left = take(in, 4) + 1; left; left--)
-            CHECK(bh_policy_add_step_ms(policy, times[take(in, 8)]) == BH_OK);
+            CHECK(policy_add_step_ms(policy, times[take(in, 8)]) == BH_OK);
     bh_jitter jitter = fixed ? BH_JITTER_NONE : (bh_jitter)take(in, 5);
-    CHECK(bh_policy_set_jitter(policy, jitter, take(in, 5) / 4.0) == BH_OK);
-    CHECK(bh_policy_set_max_attempts(policy, take(in, 12)) == BH_OK);
+    CHECK(policy_set_jitter(policy, jitter, take(in, 5) / 4.0) == BH_OK);
+    CHECK(policy_set_max_attempts(policy, take(in, 12)) == BH_OK);
     if (take(in, 4) == 1)
-        CHECK(bh_policy_set_max_age_ms(policy, times[take(in, 8)]) == BH_OK);
+        CHECK(policy_set_max_age_ms(policy, times[take(in, 8)]) == BH_OK);
     if (take(in, 2))
-        CHECK(bh_policy_set_max_retry_after_ms(policy, take(in, 4) ? times[take(in, 8)] : 0) == BH_OK);
+        CHECK(policy_set_max_retry_after_ms(policy, take(in, 4) ? times[take(in, 8)] : 0) == BH_OK);
     return policy;
 }
 
@@ -721,8 +721,8 @@ static void run_message(input *in, bh_delivery *delivery, bh_history *history, b
     bh_status status = bh_plan_set_frame_max(plan, frame_max);
     if (status != BH_OK)
         return; /* too small to be AMQP */
-    CHECK(bh_policy_set_max_crashes(policy, take(in, 8)) == BH_OK);
-    CHECK(bh_policy_set_max_deferrals(policy, take(in, 4)) == BH_OK);
+    CHECK(policy_set_max_crashes(policy, take(in, 8)) == BH_OK);
+    CHECK(policy_set_max_deferrals(policy, take(in, 4)) == BH_OK);
     check_guard(plan, delivery, history, policy, topology, m, now_ms, random_argument, frame_max);
     check_adopt(plan, delivery, history, policy, topology, now_ms, random_argument);
     for (int again = 0; again < 2; again++) {

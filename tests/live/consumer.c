@@ -1,4 +1,5 @@
 #include "consumer.h"
+#include "../policies.h"
 
 #include <backhop/worker.h>
 #include <errno.h>
@@ -29,8 +30,8 @@ bh_policy *consumer_policy(int64_t initial_ms, int64_t max_ms)
 {
     bh_policy *policy;
     must(bh_policy_new(&policy), "policy");
-    must(bh_policy_set_initial_ms(policy, initial_ms), "initial");
-    must(bh_policy_set_max_ms(policy, max_ms), "max");
+    must(policy_set_initial_ms(policy, initial_ms), "initial");
+    must(policy_set_max_ms(policy, max_ms), "max");
     return policy;
 }
 

@@ -26,11 +26,11 @@ static void set_up(rig *self, bh_strategy strategy, bh_queue_type type)
     self->strategy = strategy;
     self->type = type;
     ck_assert_int_eq(bh_policy_new(&self->policy), BH_OK);
-    ck_assert_int_eq(bh_policy_set_kind(self->policy, BH_KIND_FIXED), BH_OK);
-    ck_assert_int_eq(bh_policy_set_initial_ms(self->policy, RIG_DELAY_MS), BH_OK);
-    ck_assert_int_eq(bh_policy_set_jitter(self->policy, BH_JITTER_NONE, 0), BH_OK);
-    ck_assert_int_eq(bh_policy_set_max_attempts(self->policy, 3), BH_OK);
-    ck_assert_int_eq(bh_policy_set_max_retry_after_ms(self->policy, 0), BH_OK);
+    ck_assert_int_eq(policy_set_kind(self->policy, BH_KIND_FIXED), BH_OK);
+    ck_assert_int_eq(policy_set_initial_ms(self->policy, RIG_DELAY_MS), BH_OK);
+    ck_assert_int_eq(policy_set_jitter(self->policy, BH_JITTER_NONE, 0), BH_OK);
+    ck_assert_int_eq(policy_set_max_attempts(self->policy, 3), BH_OK);
+    ck_assert_int_eq(policy_set_max_retry_after_ms(self->policy, 0), BH_OK);
     ck_assert_int_eq(bh_delivery_new(&self->delivery), BH_OK);
     ck_assert_int_eq(bh_history_new(&self->history), BH_OK);
 }

@@ -3,7 +3,7 @@
  * own.
  *
  *     rig *r = rig_new(BH_STRATEGY_LADDER, BH_QUEUE_QUORUM);     a fixed delay of RIG_DELAY_MS, no jitter, 3 attempts
- *     bh_policy_set_max_attempts(r->policy, 5);                  what the test wants else
+ *     policy_set_max_attempts(r->policy, 5);                  what the test wants else
  *     rig_start(r);                                              connects, declares, binds
  *     rig_take(r, "first");
  *     rig_fail(r, "507");                                        settles, and waits until it is carried out

@@ -114,9 +114,9 @@ static int count_left(rig *r)
 static rig *start(void)
 {
     rig *r = rig_new(BH_STRATEGY_LADDER, BH_QUEUE_QUORUM);
-    bh_policy_set_kind(r->policy, BH_KIND_EXPONENTIAL);
-    bh_policy_set_initial_ms(r->policy, 100);
-    bh_policy_set_max_crashes(r->policy, 0); /* kills are no fault of the messages in hand */
+    policy_set_kind(r->policy, BH_KIND_EXPONENTIAL);
+    policy_set_initial_ms(r->policy, 100);
+    policy_set_max_crashes(r->policy, 0); /* kills are no fault of the messages in hand */
     rig_in_a_hurry(r);
     expect_ok(r->worker, bh_worker_set_prefetch(r->worker, AHEAD));
     expect_ok(r->worker, bh_worker_set_event(r->worker, BH_EVENT_RETRIED, 0));

@@ -16,7 +16,7 @@ enum { HANDLERS = 4, MESSAGES = 200, ROW = 5, PAUSE_MS = 200, MOST_TRIES = 40 };
 static rig *rig_with(bh_breaker *breaker, int at)
 {
     rig *r = setup_rig(at);
-    ck_assert_int_eq(bh_policy_set_max_attempts(r->policy, MOST_TRIES), BH_OK);
+    ck_assert_int_eq(policy_set_max_attempts(r->policy, MOST_TRIES), BH_OK);
     rig_prepare(r);
     rig_make_worker(r);
     expect_ok(r->worker, bh_worker_set_breaker(r->worker, breaker));

@@ -71,8 +71,8 @@ START_TEST(a_case_by_take_and_settle)
 {
     const struct contract_case *of = &cases[_i];
     rig *r = setup_rig(setup_first());
-    bh_policy_set_max_attempts(r->policy, of->max_attempts);
-    bh_policy_set_max_retry_after_ms(r->policy, LONG_MS);
+    policy_set_max_attempts(r->policy, of->max_attempts);
+    policy_set_max_retry_after_ms(r->policy, LONG_MS);
     rig_prepare(r);
     rig_make_worker(r);
     for (int kind = 0; kind < BH_EVENT_LAST; kind++)
@@ -124,9 +124,9 @@ START_TEST(a_case_by_run)
     const struct contract_case *of = &cases[_i];
     rig *r = setup_rig(setup_first());
     run self = {.rig = r, .outcome = of->outcome, .retry_after_ms = of->retry_after_ms};
-    bh_policy_set_max_attempts(r->policy, of->max_attempts);
-    bh_policy_set_max_retry_after_ms(r->policy, LONG_MS);
-    bh_policy_set_initial_ms(r->policy, LONG_MS); /* its retry does not come before the other message */
+    policy_set_max_attempts(r->policy, of->max_attempts);
+    policy_set_max_retry_after_ms(r->policy, LONG_MS);
+    policy_set_initial_ms(r->policy, LONG_MS); /* its retry does not come before the other message */
     rig_prepare(r);
     rig_make_worker(r);
     for (int kind = 0; kind < BH_EVENT_LAST; kind++)

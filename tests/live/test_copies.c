@@ -334,7 +334,7 @@ START_TEST(an_expiration_ends_with_the_first_failure_and_stays_readable)
 {
     enum { EXPIRATION = 400, DELAY = 600 };
     rig *r = setup_rig(_i);
-    bh_policy_set_initial_ms(r->policy, DELAY);
+    policy_set_initial_ms(r->policy, DELAY);
     rig_start(r);
     amqp_basic_properties_t properties = {._flags = AMQP_BASIC_EXPIRATION_FLAG,
                                           .expiration = amqp_cstring_bytes("400")};

@@ -362,7 +362,7 @@ END_TEST
 START_TEST(definitions_that_an_administrator_imports_are_complete)
 {
     rig *r = setup_rig(_i);
-    bh_policy_set_max_retry_after_ms(r->policy, 500); /* rungs on demand too */
+    policy_set_max_retry_after_ms(r->policy, 500); /* rungs on demand too */
     rig_in_a_hurry(r);
     start_by(r, broker_url());
     rig_await(r, BH_EVENT_CONNECTED);

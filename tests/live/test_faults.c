@@ -396,9 +396,9 @@ enum { CRASHES_THAT_WAIT = 3, CRASH_DELAY_MS = 2000 /* enough to stop a worker b
 static rig *rig_that_crashes(int max_crashes)
 {
     rig *r = setup_rig(setup_first());
-    ck_assert_int_eq(bh_policy_set_initial_ms(r->policy, CRASH_DELAY_MS), BH_OK);
+    ck_assert_int_eq(policy_set_initial_ms(r->policy, CRASH_DELAY_MS), BH_OK);
     if (max_crashes)
-        ck_assert_int_eq(bh_policy_set_max_crashes(r->policy, max_crashes), BH_OK);
+        ck_assert_int_eq(policy_set_max_crashes(r->policy, max_crashes), BH_OK);
     rig_start(r);
     rig_stop_worker(r);
     rig_publish(r, "work.a", "first");

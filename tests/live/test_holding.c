@@ -111,7 +111,7 @@ START_TEST(F2_messages_that_timed_out_with_the_broker_are_settled_when_they_come
 {
     begin_consumer_timeout();
     rig *r = rig_that_waits();
-    bh_policy_set_max_crashes(r->policy, 0); /* what times out again, before the end of timeouts, counts as a crash */
+    policy_set_max_crashes(r->policy, 0); /* what times out again, before the end of timeouts, counts as a crash */
     rig_start(rig_in_a_hurry(r));
     bh_message *behind = NULL;
     rig_publish_and_take(r);

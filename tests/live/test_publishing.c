@@ -273,10 +273,10 @@ START_TEST(messages_of_a_deleted_work_queue_end_in_unroutable_and_hold_nobody_up
 {
     enum { COUNT = 5, DELAY = 3000 }; /* until the first comes back its queue has to be gone */
     rig *r = setup_rig(_i);
-    bh_policy_set_initial_ms(r->policy, DELAY);
+    policy_set_initial_ms(r->policy, DELAY);
     rig_start(r);
     rig *other = rig_new_beside(r, "other");
-    bh_policy_set_initial_ms(other->policy, DELAY);
+    policy_set_initial_ms(other->policy, DELAY);
     rig_start(other);
     for (int i = 0; i < COUNT; i++)
         rig_publish(r, "work.a", "first"); /* to both */
@@ -394,7 +394,7 @@ START_TEST(a_connection_lost_before_the_confirm_loses_nothing)
 {
     enum { DELAY = 1500 };
     rig *r = setup_rig(_i);
-    bh_policy_set_initial_ms(r->policy, DELAY);
+    policy_set_initial_ms(r->policy, DELAY);
     proxy *network = start_impatient_by_proxy(r, LIMIT_MS);
     rig_publish_and_take(r);
     proxy_hold_broker(network, PROXY_PUBLISHER);
@@ -456,8 +456,8 @@ START_TEST(messages_wait_through_the_death_of_the_broker)
         rigs[count] = setup_rig(i);
         names[count] = setups[i].name;
         int64_t delay = setups[i].type == BH_QUEUE_CLASSIC ? CLASSIC_DELAY : DELAY;
-        bh_policy_set_max_ms(rigs[count]->policy, delay);
-        bh_policy_set_initial_ms(rigs[count]->policy, delay);
+        policy_set_max_ms(rigs[count]->policy, delay);
+        policy_set_initial_ms(rigs[count]->policy, delay);
         rig_start(rigs[count++]);
     }
     broker_ctl("save");

@@ -316,7 +316,7 @@ START_TEST(what_is_rejected_of_a_queue_that_was_deleted_is_put_aside_and_of_one_
     rig *r = self.rig;
     message got;
     declare_work(&self, r->queue, "quorum", no_more());
-    bh_policy_set_initial_ms(r->policy, 500);
+    policy_set_initial_ms(r->policy, 500);
     start(&self);
     broker_bind(r->broker, r->queue, r->exchange, "work");
     broker_publish_text(r->broker, r->exchange, "work", "one");

@@ -73,7 +73,7 @@ END_TEST
 START_TEST(a_replayed_message_has_all_its_attempts_again)
 {
     rig *r = setup_rig(_i);
-    bh_policy_set_max_attempts(r->policy, 2);
+    policy_set_max_attempts(r->policy, 2);
     rig_start(r);
     rig_publish(r, "work.a", "first");
     for (int round = 0; round < 2; round++) {
@@ -282,7 +282,7 @@ START_TEST(messages_that_came_back_to_no_queue_are_replayed_and_those_of_others_
     rig *r = setup_rig(_i);
     const char *unroutable = rig_name(r, "unroutable");
     rig_leave_work_queue(r);
-    bh_policy_set_initial_ms(r->policy, 2000); /* the queue is gone by then */
+    policy_set_initial_ms(r->policy, 2000); /* the queue is gone by then */
     broker_declare_quorum(r->broker, r->queue);
     rig_in_a_hurry(r);
     rig_connect(r);

@@ -58,7 +58,7 @@ END_TEST
 START_TEST(a_throttled_message_waits_without_an_attempt)
 {
     rig *r = setup_rig(setup_first());
-    ck_assert_int_eq(bh_policy_set_max_deferrals(r->policy, 2), BH_OK);
+    ck_assert_int_eq(policy_set_max_deferrals(r->policy, 2), BH_OK);
     rig_prepare(r);
     rig_make_worker(r);
     const bh_event_kind kinds[] = {BH_EVENT_FAILED, BH_EVENT_THROTTLED, BH_EVENT_DEFERRED};
@@ -93,8 +93,8 @@ END_TEST
 START_TEST(a_throttled_message_waits_with_a_policy_of_one_attempt)
 {
     rig *r = setup_rig(setup_first());
-    ck_assert_int_eq(bh_policy_set_max_attempts(r->policy, 1), BH_OK);
-    ck_assert_int_eq(bh_policy_set_max_retry_after_ms(r->policy, 1000), BH_OK);
+    ck_assert_int_eq(policy_set_max_attempts(r->policy, 1), BH_OK);
+    ck_assert_int_eq(policy_set_max_retry_after_ms(r->policy, 1000), BH_OK);
     rig_prepare(r);
     rig_make_worker(r);
     expect_ok(r->worker, bh_worker_set_event(r->worker, BH_EVENT_DEFERRED, 1));
@@ -119,10 +119,10 @@ static bh_policy *slow_policy(void)
 {
     bh_policy *slow;
     ck_assert_int_eq(bh_policy_new(&slow), BH_OK);
-    bh_policy_set_kind(slow, BH_KIND_FIXED);
-    bh_policy_set_initial_ms(slow, SLOW_MS);
-    bh_policy_set_jitter(slow, BH_JITTER_NONE, 0);
-    bh_policy_set_max_attempts(slow, 4);
+    policy_set_kind(slow, BH_KIND_FIXED);
+    policy_set_initial_ms(slow, SLOW_MS);
+    policy_set_jitter(slow, BH_JITTER_NONE, 0);
+    policy_set_max_attempts(slow, 4);
     return slow;
 }
 
@@ -149,11 +149,11 @@ START_TEST(a_message_is_settled_by_a_policy_of_the_topologys)
     rig_publish_and_take(r);
     expect_may_park(r, NULL, 0, 0);
     ck_assert_int_eq(bh_worker_may_park(r->worker, NULL, &(bh_settlement){.outcome = BH_OUTCOME_PERMANENT}), 0);
-    bh_policy_set_initial_ms(slow, 7 * SLOW_MS); /* has no rung there */
+    policy_set_initial_ms(slow, 7 * SLOW_MS); /* has no rung there */
     expect_status(r->worker, settle_by(r->worker, r->message, slow, BH_OUTCOME_FAILED, "slow down"),
                   BH_ERR_FOREIGN_POLICY);
     expect_status(r->worker, bh_worker_settle(r->worker, r->message, NULL), BH_ERR_ARGUMENT);
-    bh_policy_set_initial_ms(slow, SLOW_MS);
+    policy_set_initial_ms(slow, SLOW_MS);
     expect_ok(r->worker, settle_by(r->worker, r->message, slow, BH_OUTCOME_FAILED, "slow down"));
     bh_policy_free(slow); /* the worker has a copy */
     rig_await_settled(r);
@@ -167,13 +167,13 @@ START_TEST(a_message_is_settled_by_a_policy_of_the_topologys)
     slow = slow_policy();
     expect_may_park(r, NULL, 0, 1);
     expect_may_park(r, slow, 0, 0);
-    bh_policy_set_max_age_ms(slow, 3600000);
+    policy_set_max_age_ms(slow, 3600000);
     expect_may_park(r, slow, 60000, 0);
     expect_may_park(r, slow, 3000000, 1); /* the request takes it beyond its age */
     expect_may_park(r, slow, INT64_MAX, 1);
-    bh_policy_set_max_age_ms(slow, 1);
+    policy_set_max_age_ms(slow, 1);
     expect_may_park(r, slow, 0, 1);
-    bh_policy_set_max_age_ms(slow, 0);
+    policy_set_max_age_ms(slow, 0);
     expect_ok(r->worker, settle_by(r->worker, r->message, slow, BH_OUTCOME_FAILED, "slow down"));
     rig_await_settled(r);
     expect_retried(r, SLOW_MS); /* the worker's own would park it */
@@ -307,7 +307,7 @@ START_TEST(freeing_a_worker_is_no_failed_attempt)
 {
     enum { TIMES = 3 };
     rig *r = setup_rig(_i);
-    bh_policy_set_max_attempts(r->policy, 2);
+    policy_set_max_attempts(r->policy, 2);
     rig_start(r);
     for (int i = 0; i < 2; i++)
         rig_publish(r, "work.a", "first");

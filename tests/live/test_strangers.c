@@ -11,7 +11,7 @@ enum { DELAY = 20 };
 static rig *rig_with_short_delay(int i)
 {
     rig *r = setup_rig(i);
-    bh_policy_set_initial_ms(r->policy, DELAY);
+    policy_set_initial_ms(r->policy, DELAY);
     return r;
 }
 

@@ -13,17 +13,17 @@ static const int64_t steps[MOST_FAILURES] = {50, 110, 170};
 
 static int64_t use_delays(const rig *r)
 {
-    bh_policy_set_max_attempts(r->policy, MOST_FAILURES + 1);
+    policy_set_max_attempts(r->policy, MOST_FAILURES + 1);
     switch (bh_topology_strategy(r->topology)) {
     case BH_STRATEGY_REJECT:
         return 0;
     case BH_STRATEGY_NATIVE:
-        bh_policy_set_kind(r->policy, BH_KIND_LINEAR);
+        policy_set_kind(r->policy, BH_KIND_LINEAR);
         return 1;
     default:
-        bh_policy_set_kind(r->policy, BH_KIND_STEPS);
+        policy_set_kind(r->policy, BH_KIND_STEPS);
         for (int i = 0; i < MOST_FAILURES; i++)
-            bh_policy_add_step_ms(r->policy, steps[i]);
+            policy_add_step_ms(r->policy, steps[i]);
         return 2;
     }
 }
@@ -130,9 +130,9 @@ static void expect_in_parked_queue(rig *r, const char *reason, int64_t attempts,
 START_TEST(after_its_last_attempt_a_message_is_parked)
 {
     rig *r = setup_rig(_i);
-    bh_policy_set_max_attempts(r->policy, 2);
+    policy_set_max_attempts(r->policy, 2);
     if (setups[_i].strategy == BH_STRATEGY_NATIVE)
-        bh_policy_set_kind(r->policy, BH_KIND_LINEAR);
+        policy_set_kind(r->policy, BH_KIND_LINEAR);
     rig_start(r);
     publish_with_header(r, "work.a", "first");
     rig_take(r, "first");
@@ -162,9 +162,9 @@ START_TEST(a_message_that_would_be_retried_too_late_is_parked)
     /* With reject, the first failure is in x-death, in whole seconds. */
     int64_t delay = setups[_i].strategy == BH_STRATEGY_REJECT ? 1100 : 300, age = 2 * delay - 100;
     rig *r = setup_rig(_i);
-    bh_policy_set_initial_ms(r->policy, delay);
-    bh_policy_set_max_age_ms(r->policy, age);
-    bh_policy_set_max_attempts(r->policy, 0);
+    policy_set_initial_ms(r->policy, delay);
+    policy_set_max_age_ms(r->policy, age);
+    policy_set_max_attempts(r->policy, 0);
     rig_start(r);
     publish_with_header(r, "work.a", "first");
     rig_take(r, "first");
@@ -274,8 +274,8 @@ START_TEST(a_jittered_delay_waits_on_a_rung_of_the_grid)
     enum { COUNT = 12 };
     static const int64_t grid[] = {160, 200, 250}; /* around 200 ms, 15 % up or down */
     rig *r = setup_rig(_i);
-    bh_policy_set_initial_ms(r->policy, 200);
-    bh_policy_set_jitter(r->policy, BH_JITTER_SPREAD, 0.15);
+    policy_set_initial_ms(r->policy, 200);
+    policy_set_jitter(r->policy, BH_JITTER_SPREAD, 0.15);
     rig_start(r);
     int64_t failed_at[COUNT], delays[COUNT];
     char body[16];
@@ -306,8 +306,8 @@ END_TEST
 START_TEST(retry_after_gets_a_rung_of_its_own_on_demand)
 {
     rig *r = setup_rig(_i);
-    bh_policy_set_max_retry_after_ms(r->policy, 500);
-    bh_policy_set_max_attempts(r->policy, 0);
+    policy_set_max_retry_after_ms(r->policy, 500);
+    policy_set_max_attempts(r->policy, 0);
     rig_start(r);
     ck_assert(!broker_has_queue(r->broker, rig_rung(r, 315)));
     static const int64_t asked[] = {260, 260, 49, 0, -5000, 90000},
@@ -361,13 +361,13 @@ END_TEST
 START_TEST(a_changed_policy_goes_on_with_messages_that_wait)
 {
     rig *r = setup_rig(_i);
-    bh_policy_set_initial_ms(r->policy, 300);
+    policy_set_initial_ms(r->policy, 300);
     rig_start(r);
     rig_publish_and_take(r);
     int64_t failed_at = now_ms();
     rig_fail(r, "507");
     rig_stop_worker(r);
-    bh_policy_set_initial_ms(r->policy, 100);
+    policy_set_initial_ms(r->policy, 100);
     rig_start(r);
     rig_take(r, "first");
     expect_waited(failed_at, 300);
@@ -387,9 +387,9 @@ END_TEST
 START_TEST(a_short_delay_behind_a_long_one_is_late_by_no_more_than_the_topology_says)
 {
     rig *r = setup_rig(_i);
-    bh_policy_set_kind(r->policy, BH_KIND_STEPS);
-    bh_policy_add_step_ms(r->policy, 700);
-    bh_policy_add_step_ms(r->policy, 100);
+    policy_set_kind(r->policy, BH_KIND_STEPS);
+    policy_add_step_ms(r->policy, 700);
+    policy_add_step_ms(r->policy, 100);
     rig_prepare(r);
     rig_make_worker(r);
     expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 1)); /* the other worker shall get the long one */
@@ -401,9 +401,9 @@ START_TEST(a_short_delay_behind_a_long_one_is_late_by_no_more_than_the_topology_
     rig_take(r, "short");
     rig_publish(r, "work.a", "long");
     rig *other = rig_new_beside(r, "work"); /* the same work queue */
-    bh_policy_set_kind(other->policy, BH_KIND_STEPS);
-    bh_policy_add_step_ms(other->policy, 700);
-    bh_policy_add_step_ms(other->policy, 100);
+    policy_set_kind(other->policy, BH_KIND_STEPS);
+    policy_add_step_ms(other->policy, 700);
+    policy_add_step_ms(other->policy, 100);
     rig_start(other);
     rig_take(other, "long");
     int64_t long_failed_at = now_ms();

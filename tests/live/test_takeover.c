@@ -12,7 +12,7 @@ static void publish_with(const rig *r, amqp_table_entry_t header, const char *bo
 START_TEST(a_counter_of_earlier_code_goes_on)
 {
     rig *r = setup_rig(_i);
-    bh_policy_set_max_attempts(r->policy, 5);
+    policy_set_max_attempts(r->policy, 5);
     rig_prepare(r);
     rig_make_worker(r);
     expect_ok(r->worker, bh_worker_set_legacy_counter(r->worker, bh_str("x-retry-count")));
@@ -49,7 +49,7 @@ START_TEST(messages_from_a_hand_made_wait_queue_keep_their_count)
 {
     enum { ROUNDS = 3 };
     rig *r = setup_rig(_i);
-    bh_policy_set_max_attempts(r->policy, ROUNDS + 2);
+    policy_set_max_attempts(r->policy, ROUNDS + 2);
     rig_leave_work_queue(r);
     rig_prepare(r);
     const char *wait = rig_name(r, "by-hand");
@@ -113,12 +113,12 @@ END_TEST
 START_TEST(messages_of_another_strategy_keep_their_count)
 {
     rig *r = setup_rig(_i);
-    bh_policy_set_max_attempts(r->policy, 9);
+    policy_set_max_attempts(r->policy, 9);
     rig_start(r);
     rig *ladder = rig_new_beside(r, "work");
     ladder->strategy = BH_STRATEGY_LADDER;
     rig_leave_work_queue(ladder);
-    bh_policy_set_max_attempts(ladder->policy, 9);
+    policy_set_max_attempts(ladder->policy, 9);
     rig_prepare(ladder);
     rig_make_worker(ladder);
 

@@ -11,8 +11,8 @@ enum { HURRY_MS = 50 };
 rig *rig_that_waits(void)
 {
     rig *r = setup_rig(setup_first());
-    bh_policy_set_max_ms(r->policy, WAITING_MS);
-    bh_policy_set_initial_ms(r->policy, WAITING_MS);
+    policy_set_max_ms(r->policy, WAITING_MS);
+    policy_set_initial_ms(r->policy, WAITING_MS);
     return r;
 }
 
@@ -22,9 +22,9 @@ bh_breaker *quick_breaker(int64_t row, int64_t pause_ms)
     bh_breaker *breaker;
     bh_policy *pauses;
     ck_assert_int_eq(bh_policy_new(&pauses), BH_OK);
-    bh_policy_set_kind(pauses, BH_KIND_FIXED);
-    bh_policy_set_initial_ms(pauses, pause_ms);
-    bh_policy_set_jitter(pauses, BH_JITTER_NONE, 0);
+    policy_set_kind(pauses, BH_KIND_FIXED);
+    policy_set_initial_ms(pauses, pause_ms);
+    policy_set_jitter(pauses, BH_JITTER_NONE, 0);
     bh_breaker_defaults(&settings);
     settings.name = bh_str("purge API");
     settings.row_failures = row;
@@ -42,9 +42,9 @@ rig *rig_in_a_hurry(rig *r)
     rig_prepare(r);
     rig_make_worker(r);
     ck_assert_int_eq(bh_policy_new(&back_off), BH_OK);
-    bh_policy_set_kind(back_off, BH_KIND_FIXED);
-    bh_policy_set_initial_ms(back_off, HURRY_MS);
-    bh_policy_set_jitter(back_off, BH_JITTER_NONE, 0);
+    policy_set_kind(back_off, BH_KIND_FIXED);
+    policy_set_initial_ms(back_off, HURRY_MS);
+    policy_set_jitter(back_off, BH_JITTER_NONE, 0);
     expect_ok(r->worker, bh_worker_set_back_off(r->worker, back_off));
     bh_policy_free(back_off);
     return r;

@@ -1,4 +1,5 @@
 #include "history.h"
+#include "../policies.h"
 
 #include "../wire/properties.h"
 #include "client.h"
@@ -517,17 +518,17 @@ static void make_policy(void)
 {
     const history *of = it.of;
     ENSURE(bh_policy_new(&it.policy) == BH_OK);
-    bh_policy_set_kind(it.policy, of->kind);
-    bh_policy_set_initial_ms(it.policy, of->initial_ms);
+    policy_set_kind(it.policy, of->kind);
+    policy_set_initial_ms(it.policy, of->initial_ms);
     if (of->kind == BH_KIND_EXPONENTIAL)
-        bh_policy_set_factor(it.policy, of->factor);
-    bh_policy_set_max_ms(it.policy, of->max_ms);
-    bh_policy_set_max_attempts(it.policy, of->max_attempts);
-    bh_policy_set_jitter(it.policy, of->jitter, of->jitter == BH_JITTER_SPREAD ? 0.3 : 0);
+        policy_set_factor(it.policy, of->factor);
+    policy_set_max_ms(it.policy, of->max_ms);
+    policy_set_max_attempts(it.policy, of->max_attempts);
+    policy_set_jitter(it.policy, of->jitter, of->jitter == BH_JITTER_SPREAD ? 0.3 : 0);
     if (of->max_age_ms)
-        bh_policy_set_max_age_ms(it.policy, of->max_age_ms);
+        policy_set_max_age_ms(it.policy, of->max_age_ms);
     if (of->max_crashes)
-        bh_policy_set_max_crashes(it.policy, of->max_crashes);
+        policy_set_max_crashes(it.policy, of->max_crashes);
 }
 
 static void make_topology(int queue)

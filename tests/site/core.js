@@ -35,6 +35,9 @@ const view = () => new DataView(c.memory.buffer)
 const pointer = at => view().getUint32(at, true)
 const number = at => view().getInt32(at, true)
 const integer = at => view().getBigInt64(at, true)
+const writeNumber = (at, value) => view().setInt32(at, value, true)
+const writeInteger = (at, value) => view().setBigInt64(at, value, true)
+const writeFraction = (at, value) => view().setFloat64(at, value, true)
 const bytesAt = at => Buffer.from(new Uint8Array(c.memory.buffer, pointer(at), pointer(at + 4)))
 
 /** Writes a bh_bytes at `at`. Returns it. */
@@ -122,4 +125,7 @@ function argument (name, content) {
   return at
 }
 
-module.exports = { Refusal, TYPES, argument, bytesAt, c, check, end, filled, integer, made, number, pointer, room, textOf, value, write }
+module.exports = {
+  Refusal, TYPES, argument, bytesAt, c, check, end, filled, integer, made, number, pointer, room, textOf, value, write,
+  writeFraction, writeInteger, writeNumber
+}

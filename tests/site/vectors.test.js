@@ -45,22 +45,42 @@ function setAll (setters, given) {
 
 // --- Inputs ----------------------------------------------------------------------------------------------------------
 
+// bh_policy_settings in WebAssembly
+const SETTINGS = {
+  kind: 0, initial_ms: 8, factor: 16, max_ms: 24, steps_ms: 32, step_count: 36, jitter: 40, ratio: 48, max_attempts: 56,
+  max_age_ms: 64, max_retry_after_ms: 72, max_crashes: 80, max_deferrals: 88, size: 104
+}
+
 function policy (given = {}) {
   const self = core.made('bh_policy')
-  const setter = name => value => core.check(c[`bh_policy_set_${name}`](self, big(value)))
+  const change = write => {
+    const at = core.filled('bh_policy_read', SETTINGS.size, self)
+    write(at)
+    core.check(c.bh_policy_set(self, at))
+  }
+  const setter = name => value => change(at => core.writeInteger(at + SETTINGS[name], big(value)))
   only(given, 'kind initial_ms factor max_ms steps_ms jitter ratio max_attempts max_age_ms max_retry_after_ms ' +
   'max_crashes max_deferrals')
   const setters = {
-    kind: value => core.check(c.bh_policy_set_kind(self, indexIn(KINDS, value))),
+    kind: value => change(at => core.writeNumber(at + SETTINGS.kind, indexIn(KINDS, value))),
     initial_ms: setter('initial_ms'),
-    factor: value => core.check(c.bh_policy_set_factor(self, fraction(value))),
+    factor: value => change(at => core.writeFraction(at + SETTINGS.factor, fraction(value))),
     max_ms: setter('max_ms'),
     steps_ms: value => {
-      for (const step of value.flatMap(notation.steps)) core.check(c.bh_policy_add_step_ms(self, BigInt(step)))
+      const steps = value.flatMap(notation.steps)
+      const room = core.room(8 * steps.length)
+      steps.forEach((step, i) => core.writeInteger(room + 8 * i, BigInt(step)))
+      change(at => {
+        core.writeNumber(at + SETTINGS.steps_ms, room)
+        core.writeNumber(at + SETTINGS.step_count, steps.length)
+      })
     },
     jitter: value => {
       const ratio = 'ratio' in given ? fraction(given.ratio) : 0.2
-      core.check(c.bh_policy_set_jitter(self, indexIn(JITTERS, value), ratio))
+      change(at => {
+        core.writeNumber(at + SETTINGS.jitter, indexIn(JITTERS, value))
+        core.writeFraction(at + SETTINGS.ratio, ratio)
+      })
     },
     max_attempts: setter('max_attempts'),
     max_age_ms: setter('max_age_ms'),
@@ -207,8 +227,11 @@ cases('policy', 'name policy expect', each => {
   }
   all()
   const limits = core.filled('bh_policy_limits', 48, self)
+  const read = () => core.filled('bh_policy_read', SETTINGS.size, self)
   notation.compare(each.expect, {
-    ...names({ kind: () => KINDS[c.bh_policy_kind(self)], jitter: () => JITTERS[c.bh_policy_jitter(self)] }),
+    ...names({
+      kind: () => KINDS[core.number(read() + SETTINGS.kind)], jitter: () => JITTERS[core.number(read() + SETTINGS.jitter)]
+    }),
     ...numbers(Object.fromEntries(LIMITS.map((name, at) => [name, () => core.integer(limits + 8 * at)]))),
     delays: rows => {
       for (const [attempt, previous, u, expected] of rows) {

@@ -5,6 +5,7 @@
  * A line has the case's name, failed attempts, last error, first failure in ms, reason of the park, and properties in
  * hexadecimal. A "-" stands for an empty text.
  */
+#include "../policies.h"
 #include "../reading.h"
 #include "properties.h"
 #include "suites.h"
@@ -41,7 +42,7 @@ static bh_plan *plan;
 static void build(const setup *each)
 {
     ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
-    ck_assert_int_eq(bh_policy_set_max_attempts(policy, COPIES - 1), BH_OK);
+    ck_assert_int_eq(policy_set_max_attempts(policy, COPIES - 1), BH_OK);
     ck_assert_int_eq(bh_topology_new(&topology, bh_str("cdn-purge")), BH_OK);
     ck_assert_int_eq(bh_topology_set_strategy(topology, each->strategy), BH_OK);
     ck_assert_int_eq(bh_topology_set_queue_type(topology, each->type), BH_OK);

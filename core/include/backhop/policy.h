@@ -2,11 +2,14 @@
  * Policy: the rules for delays and limits. Times are whole milliseconds.
  *
  *     bh_policy *policy;
- *     bh_policy_new(&policy);   exponential: 1 s, times 2, up to 5 min, spread 0.2, 10 attempts
- *     bh_policy_set_initial_ms(policy, 10000);
- *     bh_policy_set_factor(policy, 3);
- *     bh_policy_set_max_ms(policy, 3600000);
- *     if (bh_policy_check(policy) != BH_OK) puts(bh_policy_error(policy).data);
+ *     bh_policy_settings settings;
+ *     bh_policy_defaults(&settings);   exponential: 1 s, times 2, up to 5 min, spread 0.2, 10 attempts
+ *     settings.initial_ms = 10000;
+ *     settings.factor = 3;
+ *     settings.max_ms = 3600000;
+ *     bh_policy_new(&policy);
+ *     if (bh_policy_set(policy, &settings) != BH_OK || bh_policy_check(policy) != BH_OK)
+ *         puts(bh_policy_error(policy).data);
  */
 #ifndef BACKHOP_POLICY_H
 #define BACKHOP_POLICY_H
@@ -19,6 +22,8 @@ BH_BEGIN_DECLS
 /* the longest delay, step, cap and age: three years */
 #define BH_POLICY_LONGEST_MS INT64_C(100000000000)
 #define BH_POLICY_MOST_STEPS 1000
+/* max_ms and max_attempts: the default of the kind; see bh_limits. Exact as a double. */
+#define BH_POLICY_OF_KIND INT64_C(-9007199254740990)
 #define BH_POLICY_MOST_ATTEMPTS INT64_C(1000000000)
 /*
  * The number of retries that a message gets after max_crashes crashes, if no crash falls between
@@ -50,6 +55,48 @@ typedef enum bh_jitter {
     BH_JITTER_FULL,        /* u * d */
     BH_JITTER_DECORRELATED /* min(max, initial + u * (3 * previous - initial)) */
 } bh_jitter;
+
+/* The fields of a policy. Times are ms. A time without a comment is 1 to BH_POLICY_LONGEST_MS. */
+typedef struct bh_policy_settings {
+    bh_kind kind;       /* the formula of the delays; default: exponential */
+    int64_t initial_ms; /* the delay after the first failure; default: 1000 */
+    double factor;      /* of kind exponential: finite, at least 1; default: 2 */
+    int64_t max_ms;     /* the highest delay, jitter included; default: BH_POLICY_OF_KIND */
+    /* of kind steps: the delays in order, at most BH_POLICY_MOST_STEPS; bh_policy_set copies them */
+    const int64_t *steps_ms;
+    size_t step_count;
+    bh_jitter jitter; /* default: spread */
+    double ratio;     /* of jitter spread: 0 (no jitter) to 1; default: 0.2 */
+    /* the first included, at most BH_POLICY_MOST_ATTEMPTS; 0: no limit; default: BH_POLICY_OF_KIND */
+    int64_t max_attempts;
+    /*
+     * The highest age since the first failure, by the clocks of the consumers' hosts. If a retry would
+     * start later, the message is parked. 0, the default: no limit. If a clock jumps ahead by more than
+     * this age, the messages that retry at that time are parked.
+     */
+    int64_t max_age_ms;
+    /* the highest delay that a handler can request; 0: ignores requests; default: 86400000 */
+    int64_t max_retry_after_ms;
+    /*
+     * The number of crashes (crashes of bh_past) after which bh_plan_guard delays a message before the
+     * next attempt. Strategy reject parks the message instead. Strategy native counts crashes as
+     * attempts and ignores this limit. At most BH_POLICY_MOST_ATTEMPTS; 0: no limit; default: 5.
+     */
+    int64_t max_crashes;
+    /*
+     * How often a message can be deferred (BH_OUTCOME_THROTTLED). Each later throttled outcome is a
+     * failed attempt, so that every message comes to an end. At most BH_POLICY_MOST_ATTEMPTS; 0: no
+     * limit; default: 100.
+     */
+    int64_t max_deferrals;
+    /*
+     * 1 if the user of the program gave initial_ms, or factor. bh_policy_set then refuses the field if
+     * the kind does not use it. Kind steps has no initial delay. Only kind exponential has a factor.
+     * Default: 0. bh_policy_read returns 0.
+     */
+    int gives_initial;
+    int gives_factor;
+} bh_policy_settings;
 
 /* The limits in force: the values that were set, or the defaults. */
 typedef struct bh_limits {
@@ -83,60 +130,21 @@ BH_API bh_status bh_policy_new(bh_policy **out);
 /* Frees the policy. NULL is allowed. */
 BH_API void bh_policy_free(bh_policy *self);
 
+/* Writes the defaults to *out. */
+BH_API void bh_policy_defaults(bh_policy_settings *out);
 /*
- * Setters. If one fails, it leaves the policy unchanged.
+ * Sets all fields. If this fails, it leaves the policy unchanged.
  *
- * Errors: BH_ERR_ARGUMENT if `self` is NULL.
- *         BH_ERR_POLICY if the value is out of range; see bh_policy_error.
- */
-
-/* Sets the formula of the delays. Default: exponential. */
-BH_API bh_status bh_policy_set_kind(bh_policy *self, bh_kind kind);
-/* Sets the delay after the first failure, in ms: 1 to BH_POLICY_LONGEST_MS. Default: 1000. */
-BH_API bh_status bh_policy_set_initial_ms(bh_policy *self, int64_t initial_ms);
-/*
- * Sets the factor between two delays of kind exponential: finite, at least 1. Default: 2.
- */
-BH_API bh_status bh_policy_set_factor(bh_policy *self, double factor);
-/* Sets the highest delay, jitter included, in ms: 1 to BH_POLICY_LONGEST_MS. */
-BH_API bh_status bh_policy_set_max_ms(bh_policy *self, int64_t max_ms);
-/*
- * Adds the next delay of kind steps, in ms: 1 to BH_POLICY_LONGEST_MS.
- *
- * Errors: BH_ERR_POLICY also if BH_POLICY_MOST_STEPS were added before.
+ * Errors: BH_ERR_ARGUMENT if an argument is NULL.
+ *         BH_ERR_POLICY if a value is out of range; see bh_policy_error.
  *         BH_ERR_NO_MEMORY.
  */
-BH_API bh_status bh_policy_add_step_ms(bh_policy *self, int64_t step_ms);
+BH_API bh_status bh_policy_set(bh_policy *self, const bh_policy_settings *settings);
 /*
- * Sets the jitter. `ratio` is the r of spread, 0 (no jitter) to 1; other kinds of jitter ignore it.
+ * Reads the fields, to change some of them. The steps stay valid until the next bh_policy_set. Spread
+ * with ratio 0 is BH_JITTER_NONE. Writes the defaults if `self` is NULL.
  */
-BH_API bh_status bh_policy_set_jitter(bh_policy *self, bh_jitter jitter, double ratio);
-/* Sets the number of attempts, the first included: 1 to BH_POLICY_MOST_ATTEMPTS. 0: no limit. */
-BH_API bh_status bh_policy_set_max_attempts(bh_policy *self, int64_t max_attempts);
-/*
- * Sets the highest age since the first failure, in ms, by the clocks of the consumers' hosts. If a
- * retry would start later, the message is parked. 0: no limit.
- *
- * If a clock jumps ahead by more than this age, the messages that retry at that time are parked.
- */
-BH_API bh_status bh_policy_set_max_age_ms(bh_policy *self, int64_t max_age_ms);
-/* Sets the highest delay that a handler can request, in ms. 0: requests are ignored. */
-BH_API bh_status bh_policy_set_max_retry_after_ms(bh_policy *self, int64_t max_retry_after_ms);
-/*
- * Sets the number of crashes (crashes of bh_past) after which bh_plan_guard delays a message before
- * the next attempt. Strategy reject parks the message instead. Strategy native counts crashes as
- * attempts and ignores this limit.
- *
- * max_crashes: 1 to BH_POLICY_MOST_ATTEMPTS; 0: no limit.
- */
-BH_API bh_status bh_policy_set_max_crashes(bh_policy *self, int64_t max_crashes);
-/*
- * Sets how often a message can be deferred (BH_OUTCOME_THROTTLED). Each later throttled outcome is a
- * failed attempt, so that every message comes to an end.
- *
- * max_deferrals: 1 to BH_POLICY_MOST_ATTEMPTS; 0: no limit.
- */
-BH_API bh_status bh_policy_set_max_deferrals(bh_policy *self, int64_t max_deferrals);
+BH_API void bh_policy_read(const bh_policy *self, bh_policy_settings *out);
 
 /*
  * Checks that the fields of the policy fit together.
@@ -146,22 +154,9 @@ BH_API bh_status bh_policy_set_max_deferrals(bh_policy *self, int64_t max_deferr
  *         delay.
  */
 BH_API bh_status bh_policy_check(bh_policy *self);
-/*
- * Refuses an option that the kind of this policy does not use. Kind steps has no initial delay, and
- * only kind exponential has a factor. The setters accept both for every kind.
- *
- * has_initial, has_factor: 1 if the user of the program gave the option.
- *
- * Errors: BH_ERR_ARGUMENT if `self` is NULL.
- *         BH_ERR_POLICY; see bh_policy_error.
- */
-BH_API bh_status bh_policy_refuse_unused(bh_policy *self, int has_initial, int has_factor);
 /* Returns the reason of the last BH_ERR_POLICY: the field, its value, and what to do. */
 BH_API bh_bytes bh_policy_error(const bh_policy *self);
 
-BH_API bh_kind bh_policy_kind(const bh_policy *self);
-/* Returns the jitter. Spread with ratio 0 is BH_JITTER_NONE. */
-BH_API bh_jitter bh_policy_jitter(const bh_policy *self);
 /* Reads the limits in force. All are 0 if `self` is NULL. */
 BH_API void bh_policy_limits(const bh_policy *self, bh_limits *out);
 

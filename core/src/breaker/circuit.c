@@ -25,14 +25,13 @@ static const char *span_text(int64_t span_ms, char room[BH_DURATION_ROOM])
 /* Makes the default pauses: 10 s, doubled up to 5 min, spread 0.2. */
 static bh_status make_pauses(bh_policy **out)
 {
+    bh_policy_settings settings;
+    bh_policy_defaults(&settings);
+    settings.initial_ms = 10000;
+    settings.max_ms = 300000;
+    settings.max_retry_after_ms = 3600000;
     bh_status status = bh_policy_new(out);
-    if (status == BH_OK)
-        status = bh_policy_set_initial_ms(*out, 10000);
-    if (status == BH_OK)
-        status = bh_policy_set_max_ms(*out, 300000);
-    if (status == BH_OK)
-        status = bh_policy_set_max_retry_after_ms(*out, 3600000);
-    return status;
+    return status == BH_OK ? bh_policy_set(*out, &settings) : status;
 }
 
 static bh_status fill(bh__circuit *self, const bh_breaker_settings *settings)

@@ -21,15 +21,13 @@ enum { BACK_OFF_INITIAL_MS = 100, BACK_OFF_MAX_MS = 10000 };
 
 bh_status bh_back_off_new(bh_policy **out)
 {
+    bh_policy_settings settings;
+    bh_policy_defaults(&settings);
+    settings.initial_ms = BACK_OFF_INITIAL_MS;
+    settings.max_ms = BACK_OFF_MAX_MS;
+    settings.jitter = BH_JITTER_EQUAL;
     bh_status status = bh_policy_new(out);
-    if (status != BH_OK)
-        return status;
-    status = bh_policy_set_initial_ms(*out, BACK_OFF_INITIAL_MS);
-    if (status == BH_OK)
-        status = bh_policy_set_max_ms(*out, BACK_OFF_MAX_MS);
-    if (status == BH_OK)
-        status = bh_policy_set_jitter(*out, BH_JITTER_EQUAL, 0);
-    return status;
+    return status == BH_OK ? bh_policy_set(*out, &settings) : status;
 }
 
 /* --------------------------------------------------------------------------------- new and free */

@@ -11,7 +11,11 @@
  */
 bh_status bh__policy_copy(bh_policy **out, const bh_policy *from);
 /* Returns 1 if both policies have the same delays, attempts and ages. Limits of crashes and deferrals may differ. */
-int bh__policy_same(const bh_policy *a, const bh_policy *b);
+int bh__policy_same(const bh_policy *self, const bh_policy *other);
+
+bh_kind bh__policy_kind(const bh_policy *self);
+/* Returns the jitter. Spread with ratio 0 is BH_JITTER_NONE. */
+bh_jitter bh__policy_jitter(const bh_policy *self);
 
 /* Limits in force; see bh_limits. 0 if self is NULL. */
 int64_t bh__policy_max_attempts(const bh_policy *self);

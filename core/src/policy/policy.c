@@ -8,26 +8,33 @@
 #include <stdlib.h>
 
 #define MOST_SUMMED 1000000
-#define NOT_SET INT64_C(-1)
 #define BELOW_2_53 ((INT64_C(1) << 53) - 1)
 
 struct bh_policy {
-    bh_kind kind;
-    bh_jitter jitter;
-    double ratio;
-    double factor;
-    int64_t initial_ms;
-    int64_t max_ms;       /* NOT_SET: the default of the kind */
-    int64_t max_attempts; /* NOT_SET: the default of the kind */
-    int64_t max_age_ms;
-    int64_t max_retry_after_ms;
-    int64_t max_crashes;
-    int64_t max_deferrals;
-    int64_t *steps_ms;
-    size_t step_count;
-    size_t step_capacity;
+    bh_policy_settings set;
+    int64_t *steps_ms; /* owns set.steps_ms */
     char error[256];
 };
+
+/* --------------------------------------------------------------------------------- new and free */
+
+void bh_policy_defaults(bh_policy_settings *out)
+{
+    if (!out)
+        return;
+    *out = (bh_policy_settings){
+        .kind = BH_KIND_EXPONENTIAL,
+        .initial_ms = 1000,
+        .factor = 2.0,
+        .max_ms = BH_POLICY_OF_KIND,
+        .jitter = BH_JITTER_SPREAD,
+        .ratio = 0.2,
+        .max_attempts = BH_POLICY_OF_KIND,
+        .max_retry_after_ms = 86400000,
+        .max_crashes = 5,
+        .max_deferrals = 100,
+    };
+}
 
 bh_status bh_policy_new(bh_policy **out)
 {
@@ -36,15 +43,7 @@ bh_status bh_policy_new(bh_policy **out)
     *out = calloc(1, sizeof **out);
     if (!*out)
         return BH_ERR_NO_MEMORY;
-    (*out)->jitter = BH_JITTER_SPREAD;
-    (*out)->ratio = 0.2;
-    (*out)->factor = 2.0;
-    (*out)->initial_ms = 1000;
-    (*out)->max_ms = NOT_SET;
-    (*out)->max_attempts = NOT_SET;
-    (*out)->max_retry_after_ms = 86400000;
-    (*out)->max_crashes = 5;
-    (*out)->max_deferrals = 100;
+    bh_policy_defaults(&(*out)->set);
     return BH_OK;
 }
 
@@ -62,8 +61,8 @@ bh_status bh__policy_copy(bh_policy **out, const bh_policy *from)
     bh_policy *copy = bh__duplicate(from, sizeof *from);
     if (!copy)
         return BH_ERR_NO_MEMORY;
-    copy->steps_ms = bh__duplicate(from->steps_ms, from->step_count * sizeof *from->steps_ms);
-    copy->step_capacity = from->step_count;
+    copy->steps_ms = bh__duplicate(from->steps_ms, from->set.step_count * sizeof *from->steps_ms);
+    copy->set.steps_ms = copy->steps_ms;
     if (!copy->steps_ms) {
         bh_policy_free(copy);
         return BH_ERR_NO_MEMORY;
@@ -72,8 +71,9 @@ bh_status bh__policy_copy(bh_policy **out, const bh_policy *from)
     return BH_OK;
 }
 
-int bh__policy_same(const bh_policy *a, const bh_policy *b)
+int bh__policy_same(const bh_policy *self, const bh_policy *other)
 {
+    const bh_policy_settings *a = &self->set, *b = &other->set;
     if (a == b)
         return 1;
     return a->kind == b->kind && a->jitter == b->jitter && a->ratio == b->ratio && a->factor == b->factor &&
@@ -83,129 +83,136 @@ int bh__policy_same(const bh_policy *a, const bh_policy *b)
            (a->step_count == 0 || memcmp(a->steps_ms, b->steps_ms, a->step_count * sizeof *a->steps_ms) == 0);
 }
 
+/* ------------------------------------------------------------------------------------ settings */
+
 static bh_status refuse(bh_policy *self, const char *sentence)
 {
     snprintf(self->error, sizeof self->error, "%s", sentence);
     return BH_ERR_POLICY;
 }
 
-/* Sets *field if `value` is from `least` to `most`. */
-static bh_status set_number(bh_policy *self, int64_t *field, const char *name, int64_t value, int64_t least,
-                            int64_t most)
+static bh_status check_number(bh_policy *self, const char *name, int64_t value, int64_t least, int64_t most)
 {
-    if (value >= least && value <= most) {
-        *field = value;
+    if (value >= least && value <= most)
         return BH_OK;
-    }
     snprintf(self->error, sizeof self->error, "%s is %lld: give a whole number from %lld to %lld", name,
              (long long)value, (long long)least, (long long)most);
     return BH_ERR_POLICY;
 }
 
-bh_status bh_policy_set_kind(bh_policy *self, bh_kind kind)
+static bh_status check_kind(bh_policy *self, const bh_policy_settings *set)
 {
-    if (!self)
-        return BH_ERR_ARGUMENT;
-    if ((int)kind < BH_KIND_EXPONENTIAL || (int)kind > BH_KIND_STEPS)
+    static const char *const kinds[] = {"exponential", "linear", "fixed", "steps"};
+    if ((int)set->kind < BH_KIND_EXPONENTIAL || (int)set->kind > BH_KIND_STEPS)
         return refuse(self, "kind is none of exponential, linear, fixed, steps: give one of these");
-    self->kind = kind;
-    return BH_OK;
+    const char *unused = NULL;
+    if (set->gives_initial && set->kind == BH_KIND_STEPS)
+        unused = "initial";
+    else if (set->gives_factor && set->kind != BH_KIND_EXPONENTIAL)
+        unused = "factor";
+    if (!unused)
+        return BH_OK;
+    snprintf(self->error, sizeof self->error,
+             "%s is given, and the kind %s has no use for it: leave it out, or take another kind", unused,
+             kinds[set->kind]);
+    return BH_ERR_POLICY;
 }
 
-bh_status bh_policy_set_initial_ms(bh_policy *self, int64_t initial_ms)
+static bh_status check_steps(bh_policy *self, const bh_policy_settings *set)
 {
-    return self ? set_number(self, &self->initial_ms, "initial_ms", initial_ms, 1, BH_POLICY_LONGEST_MS)
-                : BH_ERR_ARGUMENT;
-}
-
-bh_status bh_policy_set_factor(bh_policy *self, double factor)
-{
-    if (!self)
+    bh_status status = BH_OK;
+    if (set->step_count > 0 && !set->steps_ms)
         return BH_ERR_ARGUMENT;
-    if (!(factor >= 1.0) || !isfinite(factor))
-        return refuse(self, "factor is below 1, infinite or not a number: give a finite number, 1 or more");
-    self->factor = factor;
-    return BH_OK;
-}
-
-bh_status bh_policy_set_max_ms(bh_policy *self, int64_t max_ms)
-{
-    return self ? set_number(self, &self->max_ms, "max_ms", max_ms, 1, BH_POLICY_LONGEST_MS) : BH_ERR_ARGUMENT;
-}
-
-bh_status bh_policy_add_step_ms(bh_policy *self, int64_t step_ms)
-{
-    if (!self)
-        return BH_ERR_ARGUMENT;
-    if (self->step_count == BH_POLICY_MOST_STEPS)
-        return refuse(self, "there are more than 1000 steps: give fewer, or a kind that is a formula");
-    void *steps = self->steps_ms;
-    if (!bh__reserve(&steps, &self->step_capacity, sizeof *self->steps_ms, self->step_count + 1))
-        return BH_ERR_NO_MEMORY;
-    self->steps_ms = steps;
-    bh_status status = set_number(self, &self->steps_ms[self->step_count], "step_ms", step_ms, 1, BH_POLICY_LONGEST_MS);
-    if (status == BH_OK)
-        self->step_count++;
+    for (size_t i = 0; status == BH_OK && i < set->step_count; i++) {
+        if (i == BH_POLICY_MOST_STEPS)
+            return refuse(self, "there are more than 1000 steps: give fewer, or a kind that is a formula");
+        status = check_number(self, "step_ms", set->steps_ms[i], 1, BH_POLICY_LONGEST_MS);
+    }
     return status;
 }
 
-bh_status bh_policy_set_jitter(bh_policy *self, bh_jitter jitter, double ratio)
+static bh_status check_jitter(bh_policy *self, const bh_policy_settings *set)
 {
-    if (!self)
-        return BH_ERR_ARGUMENT;
-    if ((int)jitter < BH_JITTER_NONE || (int)jitter > BH_JITTER_DECORRELATED)
+    if ((int)set->jitter < BH_JITTER_NONE || (int)set->jitter > BH_JITTER_DECORRELATED)
         return refuse(self, "jitter is none of none, spread, equal, full, decorrelated: give one of these");
-    if (jitter == BH_JITTER_SPREAD && !(ratio >= 0.0 && ratio <= 1.0))
+    if (set->jitter == BH_JITTER_SPREAD && !(set->ratio >= 0.0 && set->ratio <= 1.0))
         return refuse(self, "jitter: the ratio of spread is not from 0 to 1: 0.2 spreads by 20 % to either side");
-    self->jitter = jitter == BH_JITTER_SPREAD && ratio == 0.0 ? BH_JITTER_NONE : jitter;
-    self->ratio = ratio;
     return BH_OK;
 }
 
-bh_status bh_policy_set_max_attempts(bh_policy *self, int64_t max_attempts)
+static bh_status check_limits(bh_policy *self, const bh_policy_settings *set)
 {
-    return self ? set_number(self, &self->max_attempts, "max_attempts", max_attempts, 0, BH_POLICY_MOST_ATTEMPTS)
-                : BH_ERR_ARGUMENT;
+    bh_status status = BH_OK;
+    if (set->max_attempts != BH_POLICY_OF_KIND)
+        status = check_number(self, "max_attempts", set->max_attempts, 0, BH_POLICY_MOST_ATTEMPTS);
+    if (status == BH_OK)
+        status = check_number(self, "max_age_ms", set->max_age_ms, 0, BH_POLICY_LONGEST_MS);
+    if (status == BH_OK)
+        status = check_number(self, "max_retry_after_ms", set->max_retry_after_ms, 0, BH_POLICY_LONGEST_MS);
+    if (status == BH_OK)
+        status = check_number(self, "max_crashes", set->max_crashes, 0, BH_POLICY_MOST_ATTEMPTS);
+    if (status == BH_OK)
+        status = check_number(self, "max_deferrals", set->max_deferrals, 0, BH_POLICY_MOST_ATTEMPTS);
+    return status;
 }
 
-bh_status bh_policy_set_max_age_ms(bh_policy *self, int64_t max_age_ms)
+/* Checks the range of each field. The order decides which of several errors is reported. */
+static bh_status check_fields(bh_policy *self, const bh_policy_settings *set)
 {
-    return self ? set_number(self, &self->max_age_ms, "max_age_ms", max_age_ms, 0, BH_POLICY_LONGEST_MS)
-                : BH_ERR_ARGUMENT;
+    bh_status status = check_kind(self, set);
+    if (status == BH_OK)
+        status = check_number(self, "initial_ms", set->initial_ms, 1, BH_POLICY_LONGEST_MS);
+    if (status == BH_OK && (!(set->factor >= 1.0) || !isfinite(set->factor)))
+        status = refuse(self, "factor is below 1, infinite or not a number: give a finite number, 1 or more");
+    if (status == BH_OK && set->max_ms != BH_POLICY_OF_KIND)
+        status = check_number(self, "max_ms", set->max_ms, 1, BH_POLICY_LONGEST_MS);
+    if (status == BH_OK)
+        status = check_steps(self, set);
+    if (status == BH_OK)
+        status = check_jitter(self, set);
+    return status == BH_OK ? check_limits(self, set) : status;
 }
 
-bh_status bh_policy_set_max_retry_after_ms(bh_policy *self, int64_t max_retry_after_ms)
+bh_status bh_policy_set(bh_policy *self, const bh_policy_settings *settings)
 {
-    return self ? set_number(self, &self->max_retry_after_ms, "max_retry_after_ms", max_retry_after_ms, 0,
-                             BH_POLICY_LONGEST_MS)
-                : BH_ERR_ARGUMENT;
+    if (!self || !settings)
+        return BH_ERR_ARGUMENT;
+    bh_status status = check_fields(self, settings);
+    if (status != BH_OK)
+        return status;
+    int64_t *steps_ms = bh__duplicate(settings->steps_ms, settings->step_count * sizeof *steps_ms);
+    if (!steps_ms)
+        return BH_ERR_NO_MEMORY;
+    free(self->steps_ms);
+    self->set = *settings;
+    self->set.steps_ms = self->steps_ms = steps_ms;
+    self->set.gives_initial = self->set.gives_factor = 0;
+    if (self->set.jitter == BH_JITTER_SPREAD && self->set.ratio == 0.0)
+        self->set.jitter = BH_JITTER_NONE;
+    return BH_OK;
 }
 
-bh_status bh_policy_set_max_crashes(bh_policy *self, int64_t max_crashes)
+void bh_policy_read(const bh_policy *self, bh_policy_settings *out)
 {
-    return self ? set_number(self, &self->max_crashes, "max_crashes", max_crashes, 0, BH_POLICY_MOST_ATTEMPTS)
-                : BH_ERR_ARGUMENT;
-}
-
-bh_status bh_policy_set_max_deferrals(bh_policy *self, int64_t max_deferrals)
-{
-    return self ? set_number(self, &self->max_deferrals, "max_deferrals", max_deferrals, 0, BH_POLICY_MOST_ATTEMPTS)
-                : BH_ERR_ARGUMENT;
+    if (self)
+        *out = self->set;
+    else
+        bh_policy_defaults(out);
 }
 
 bh_status bh_policy_check(bh_policy *self)
 {
     if (!self)
         return BH_ERR_ARGUMENT;
-    if (self->kind != BH_KIND_STEPS && self->step_count > 0)
+    if (self->set.kind != BH_KIND_STEPS && self->set.step_count > 0)
         return refuse(self, "steps are given, but kind is another: set kind to steps, or give no steps");
-    if (self->kind == BH_KIND_STEPS && self->step_count == 0)
+    if (self->set.kind == BH_KIND_STEPS && self->set.step_count == 0)
         return refuse(self, "kind is steps, but no step is given: add the delays in order");
-    if (self->kind == BH_KIND_STEPS && self->jitter == BH_JITTER_DECORRELATED)
+    if (self->set.kind == BH_KIND_STEPS && self->set.jitter == BH_JITTER_DECORRELATED)
         return refuse(self,
                       "jitter decorrelated grows from initial_ms and would ignore the steps: take another jitter");
     int64_t max_ms = bh__policy_max_ms(self);
-    for (size_t i = 0; i < self->step_count; i++) {
+    for (size_t i = 0; i < self->set.step_count; i++) {
         if (self->steps_ms[i] > max_ms) {
             snprintf(self->error, sizeof self->error,
                      "step %zu is %lld ms, above max_ms %lld: raise max_ms or lower the step", i + 1,
@@ -213,32 +220,14 @@ bh_status bh_policy_check(bh_policy *self)
             return BH_ERR_POLICY;
         }
     }
-    if (self->kind != BH_KIND_STEPS && self->initial_ms > max_ms) {
+    if (self->set.kind != BH_KIND_STEPS && self->set.initial_ms > max_ms) {
         snprintf(self->error, sizeof self->error,
-                 "initial_ms is %lld, above max_ms %lld: raise max_ms or lower initial_ms", (long long)self->initial_ms,
-                 (long long)max_ms);
+                 "initial_ms is %lld, above max_ms %lld: raise max_ms or lower initial_ms",
+                 (long long)self->set.initial_ms, (long long)max_ms);
         return BH_ERR_POLICY;
     }
     self->error[0] = '\0';
     return BH_OK;
-}
-
-bh_status bh_policy_refuse_unused(bh_policy *self, int has_initial, int has_factor)
-{
-    static const char *const kinds[] = {"exponential", "linear", "fixed", "steps"};
-    if (!self)
-        return BH_ERR_ARGUMENT;
-    const char *unused = NULL;
-    if (has_initial && self->kind == BH_KIND_STEPS)
-        unused = "initial";
-    else if (has_factor && self->kind != BH_KIND_EXPONENTIAL)
-        unused = "factor";
-    if (!unused)
-        return BH_OK;
-    snprintf(self->error, sizeof self->error,
-             "%s is given, and the kind %s has no use for it: leave it out, or take another kind", unused,
-             kinds[self->kind]);
-    return BH_ERR_POLICY;
 }
 
 bh_bytes bh_policy_error(const bh_policy *self)
@@ -246,23 +235,23 @@ bh_bytes bh_policy_error(const bh_policy *self)
     return bh_str(self ? self->error : "");
 }
 
-bh_kind bh_policy_kind(const bh_policy *self)
+bh_kind bh__policy_kind(const bh_policy *self)
 {
-    return self ? self->kind : BH_KIND_EXPONENTIAL;
+    return self ? self->set.kind : BH_KIND_EXPONENTIAL;
 }
 
-bh_jitter bh_policy_jitter(const bh_policy *self)
+bh_jitter bh__policy_jitter(const bh_policy *self)
 {
-    return self ? self->jitter : BH_JITTER_NONE;
+    return self ? self->set.jitter : BH_JITTER_NONE;
 }
 
 int64_t bh__policy_max_attempts(const bh_policy *self)
 {
     if (!self)
         return 0;
-    if (self->max_attempts != NOT_SET)
-        return self->max_attempts;
-    return self->kind == BH_KIND_STEPS ? (int64_t)self->step_count + 1 : 10;
+    if (self->set.max_attempts != BH_POLICY_OF_KIND)
+        return self->set.max_attempts;
+    return self->set.kind == BH_KIND_STEPS ? (int64_t)self->set.step_count + 1 : 10;
 }
 
 int bh__policy_is_last(const bh_policy *self, int64_t attempt)
@@ -275,29 +264,29 @@ int64_t bh__policy_max_ms(const bh_policy *self)
 {
     if (!self)
         return 0;
-    if (self->max_ms != NOT_SET)
-        return self->max_ms;
-    return self->kind == BH_KIND_STEPS ? BH_POLICY_LONGEST_MS : 300000;
+    if (self->set.max_ms != BH_POLICY_OF_KIND)
+        return self->set.max_ms;
+    return self->set.kind == BH_KIND_STEPS ? BH_POLICY_LONGEST_MS : 300000;
 }
 
 int64_t bh__policy_max_age_ms(const bh_policy *self)
 {
-    return self ? self->max_age_ms : 0;
+    return self ? self->set.max_age_ms : 0;
 }
 
 int64_t bh__policy_max_retry_after_ms(const bh_policy *self)
 {
-    return self ? self->max_retry_after_ms : 0;
+    return self ? self->set.max_retry_after_ms : 0;
 }
 
 int64_t bh__policy_max_crashes(const bh_policy *self)
 {
-    return self ? self->max_crashes : 0;
+    return self ? self->set.max_crashes : 0;
 }
 
 int64_t bh__policy_max_deferrals(const bh_policy *self)
 {
-    return self ? self->max_deferrals : 0;
+    return self ? self->set.max_deferrals : 0;
 }
 
 void bh_policy_limits(const bh_policy *self, bh_limits *out)
@@ -325,10 +314,10 @@ static int64_t whole_ms(const bh_policy *self, double ms)
 static double base_ms(const bh_policy *self, int64_t attempt)
 {
     int64_t last = attempt < 1 ? 1 : attempt > BH_POLICY_MOST_ATTEMPTS ? BH_POLICY_MOST_ATTEMPTS : attempt;
-    double ms = (double)self->initial_ms;
-    switch (self->kind) {
+    double ms = (double)self->set.initial_ms;
+    switch (self->set.kind) {
     case BH_KIND_EXPONENTIAL:
-        ms *= pow(self->factor, (double)(last - 1));
+        ms *= pow(self->set.factor, (double)(last - 1));
         break;
     case BH_KIND_LINEAR:
         ms *= (double)last;
@@ -336,8 +325,10 @@ static double base_ms(const bh_policy *self, int64_t attempt)
     case BH_KIND_FIXED:
         break;
     case BH_KIND_STEPS:
-        if (self->step_count > 0)
-            ms = (double)self->steps_ms[last <= (int64_t)self->step_count ? (size_t)last - 1 : self->step_count - 1];
+        if (self->set.step_count > 0)
+            ms =
+                (double)
+                    self->steps_ms[last <= (int64_t)self->set.step_count ? (size_t)last - 1 : self->set.step_count - 1];
         break;
     }
     return (double)whole_ms(self, ms);
@@ -350,13 +341,13 @@ int64_t bh_policy_delay_ms(const bh_policy *self, int64_t attempt, int64_t previ
     double below_one = nextafter(1.0, 0.0);
     double random = u > 0.0 ? (u < below_one ? u : below_one) : 0.0;
     double base = base_ms(self, attempt);
-    double initial = (double)self->initial_ms;
-    switch (self->jitter) {
+    double initial = (double)self->set.initial_ms;
+    switch (self->set.jitter) {
     case BH_JITTER_NONE:
         break;
     case BH_JITTER_SPREAD:
-        base = fmin(base, (double)bh__policy_max_ms(self) / (1.0 + self->ratio));
-        base *= 1.0 - self->ratio + 2.0 * self->ratio * random;
+        base = fmin(base, (double)bh__policy_max_ms(self) / (1.0 + self->set.ratio));
+        base *= 1.0 - self->set.ratio + 2.0 * self->set.ratio * random;
         break;
     case BH_JITTER_EQUAL:
         base = base / 2.0 + random * base / 2.0;
@@ -377,7 +368,7 @@ int64_t bh_policy_delay_ms(const bh_policy *self, int64_t attempt, int64_t previ
  */
 static void decorrelated_ms(const bh_policy *self, int64_t attempt, double *highest, double *mean)
 {
-    double initial = (double)self->initial_ms;
+    double initial = (double)self->set.initial_ms;
     double max = (double)bh__policy_max_ms(self);
     *highest = initial;
     *mean = initial;
@@ -399,7 +390,7 @@ int64_t bh__policy_lowest_ms(const bh_policy *self, int64_t attempt)
 
 int64_t bh__policy_mean_ms(const bh_policy *self, int64_t attempt)
 {
-    if (!self || self->jitter != BH_JITTER_DECORRELATED)
+    if (!self || self->set.jitter != BH_JITTER_DECORRELATED)
         return bh_policy_delay_ms(self, attempt, 0, 0.5);
     double highest;
     double mean;
@@ -409,7 +400,7 @@ int64_t bh__policy_mean_ms(const bh_policy *self, int64_t attempt)
 
 int64_t bh__policy_highest_ms(const bh_policy *self, int64_t attempt)
 {
-    if (!self || self->jitter != BH_JITTER_DECORRELATED)
+    if (!self || self->set.jitter != BH_JITTER_DECORRELATED)
         return bh_policy_delay_ms(self, attempt, 0, 1.0);
     double highest;
     double mean;
@@ -424,8 +415,8 @@ static int64_t total_ms(const bh_policy *self, int64_t attempt)
     for (int64_t i = 1; i <= attempt; i++) {
         int64_t mean = bh__policy_mean_ms(self, i);
         /* The means of all kinds but steps never fall: from the last mean on, all are equal. */
-        int is_settled =
-            i == MOST_SUMMED || (mean == last_mean && (self->kind != BH_KIND_STEPS || i > (int64_t)self->step_count));
+        int is_settled = i == MOST_SUMMED ||
+                         (mean == last_mean && (self->set.kind != BH_KIND_STEPS || i > (int64_t)self->set.step_count));
         int64_t times = is_settled ? attempt - i + 1 : 1;
         if (times > (BELOW_2_53 - total) / mean)
             return BELOW_2_53;

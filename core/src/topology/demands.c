@@ -4,7 +4,7 @@
 
 static int is_exact(const bh_policy *policy)
 {
-    return bh_policy_jitter(policy) == BH_JITTER_NONE;
+    return bh__policy_jitter(policy) == BH_JITTER_NONE;
 }
 
 /* The rungs or the fixed delays that policies need. */
@@ -25,7 +25,7 @@ static const char *demand_of_reject(demand *self, const bh_policy *policy)
 
 static const char *demand_of_native(demand *self, const bh_policy *policy)
 {
-    bh_kind kind = bh_policy_kind(policy);
+    bh_kind kind = bh__policy_kind(policy);
     if (!is_exact(policy) || (kind != BH_KIND_LINEAR && kind != BH_KIND_FIXED))
         return "strategy native has delays that grow by a constant, without jitter: take strategy ladder, or a policy "
                "of kind linear or fixed without jitter";

@@ -35,7 +35,7 @@ static view view_of(const bh_topology *self, const bh_policy *policy, int64_t at
         .highest = (double)bh__policy_highest_ms(policy, attempt),
         .cap = (double)max_ms,
     };
-    if (bh_policy_jitter(policy) == BH_JITTER_DECORRELATED)
+    if (bh__policy_jitter(policy) == BH_JITTER_DECORRELATED)
         seen.highest = 3 * (attempt > 1 ? (double)bh__policy_mean_ms(policy, attempt - 1) : seen.lowest);
     return seen;
 }
@@ -121,7 +121,7 @@ static int64_t total_ms(const bh_topology *self, const bh_policy *policy, int64_
 {
     int64_t total = 0;
     int64_t last_mean = bh__policy_mean_ms(policy, BH_POLICY_MOST_ATTEMPTS);
-    int is_steps = bh_policy_kind(policy) == BH_KIND_STEPS;
+    int is_steps = bh__policy_kind(policy) == BH_KIND_STEPS;
     for (int64_t i = 1; i <= attempt; i++) {
         int64_t mean = mean_ms(self, policy, i);
         /* The means of all kinds but steps never fall, so the last mean stays. */

@@ -46,7 +46,7 @@ static int64_t attempts_end(const bh_policy *policy)
 {
     int64_t most = bh__policy_max_attempts(policy);
     int64_t end = most == 0 ? BH_POLICY_MOST_ATTEMPTS : most;
-    return bh_policy_kind(policy) == BH_KIND_STEPS && end > BH_POLICY_MOST_STEPS + 2 ? BH_POLICY_MOST_STEPS + 2 : end;
+    return bh__policy_kind(policy) == BH_KIND_STEPS && end > BH_POLICY_MOST_STEPS + 2 ? BH_POLICY_MOST_STEPS + 2 : end;
 }
 
 void bh__delays(const bh_policy *policy, int64_t *lowest_ms, int64_t *highest_ms)
@@ -54,7 +54,7 @@ void bh__delays(const bh_policy *policy, int64_t *lowest_ms, int64_t *highest_ms
     int64_t last = attempts_end(policy) - 1;
     *lowest_ms = bh__policy_lowest_ms(policy, 1);
     *highest_ms = last < 1 ? *lowest_ms : bh__policy_highest_ms(policy, last);
-    for (int64_t i = 1; bh_policy_kind(policy) == BH_KIND_STEPS && i <= last; i++) {
+    for (int64_t i = 1; bh__policy_kind(policy) == BH_KIND_STEPS && i <= last; i++) {
         int64_t lowest = bh__policy_lowest_ms(policy, i);
         int64_t highest = bh__policy_highest_ms(policy, i);
         *lowest_ms = lowest < *lowest_ms ? lowest : *lowest_ms;
@@ -90,7 +90,7 @@ typedef struct span {
 static span span_of(const bh_policy *policy, bh_series series, int64_t attempt)
 {
     span needed = {bh__policy_lowest_ms(policy, attempt), bh__policy_highest_ms(policy, attempt)};
-    if (bh_policy_jitter(policy) == BH_JITTER_NONE)
+    if (bh__policy_jitter(policy) == BH_JITTER_NONE)
         return needed;
     size_t top = grid_below(series, bh__policy_max_ms(policy));
     size_t first = grid_below(series, needed.first);
@@ -106,7 +106,7 @@ static span span_of(const bh_policy *policy, bh_series series, int64_t attempt)
  */
 static int64_t next_change(const bh_policy *policy, bh_series series, int64_t attempt, int64_t end)
 {
-    if (bh_policy_kind(policy) == BH_KIND_STEPS)
+    if (bh__policy_kind(policy) == BH_KIND_STEPS)
         return attempt + 1;
     span now = span_of(policy, series, attempt);
     int64_t same = attempt;
@@ -145,7 +145,7 @@ static void add_demand(bh__rungs *self, bh_series series, int64_t floor_ms)
 
 const char *bh__rungs_add(bh__rungs *self, const bh_policy *policy, bh_series series)
 {
-    int is_exact = bh_policy_jitter(policy) == BH_JITTER_NONE;
+    int is_exact = bh__policy_jitter(policy) == BH_JITTER_NONE;
     if (!is_exact && bh__policy_max_ms(policy) < BH_TOPOLOGY_LOWEST_RUNG_MS)
         return "max_ms is below the ladder's lowest rung of 100 ms: raise max_ms, or take jitter none, whose exact "
                "delays "

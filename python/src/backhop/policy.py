@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeAlias
 
@@ -30,9 +31,8 @@ _JITTERS: dict[Jitter, int] = {
 }
 _KIND_NAMES = {number: name for name, number in _KINDS.items()}
 _JITTER_NAMES = {number: name for name, number in _JITTERS.items()}
-_SPREAD = 0.2
-_INITIAL = 1.0  # the core's defaults
-_FACTOR = 2.0
+_DEFAULTS = c.bh_policy_defaults()
+_SPREAD = 0.2  # the core's default too
 _MOST_ATTEMPTS = 1_000_000_000
 
 
@@ -95,40 +95,44 @@ class Policy:
         steps = _delays(steps)
         kind = ("steps" if steps else "exponential") if kind is None else kind
         handle = self._handle = made(c.bh_policy_new())
-        self._check(c.Policy_set_kind(handle, number(_KINDS, kind, "kind")))
-        self._check(c.Policy_refuse_unused(handle, initial is not None, factor is not None))
-        self._initial = _INITIAL
+        _, initial_ms, self._factor, max_ms, jitter_kind, self._spread, attempts = _DEFAULTS
         if initial is not None:
             initial_ms = _delay_ms("initial", initial)
-            self._initial = seconds(initial_ms)
-            self._check(c.Policy_set_initial_ms(handle, initial_ms))
-        self._factor = _FACTOR if kind == "exponential" else 1.0
         if factor is not None:
             self._factor = real("factor", factor, "give a number, 1 or more")
-            self._check(c.Policy_set_factor(handle, self._factor))
         if max is not None:
-            self._check(c.Policy_set_max_ms(handle, _delay_ms("max", max)))
+            max_ms = _delay_ms("max", max)
+        self._initial = seconds(initial_ms)
         self._steps = tuple(_delay_ms(f"step {i}", step) for i, step in enumerate(steps, 1))
-        for step_ms in self._steps:
-            self._check(c.Policy_add_step_ms(handle, step_ms))
         if isinstance(jitter, str):
-            self._spread = _SPREAD
-            self._check(
-                c.Policy_set_jitter(handle, number(_JITTERS, jitter, "jitter"), self._spread)
-            )
+            jitter_kind = number(_JITTERS, jitter, "jitter")
         else:
             advice = f"give a ratio from 0 to 1, or one of {', '.join(_JITTERS)}"
             self._spread = real("jitter", jitter, advice)
-            self._check(c.Policy_set_jitter(handle, c.BH_JITTER_SPREAD, self._spread))
         if max_attempts is not None:
-            self._check(c.Policy_set_max_attempts(handle, _count("max_attempts", max_attempts)))
-        self._check(c.Policy_set_max_age_ms(handle, _limit_ms("max_age", max_age)))
+            attempts = _count("max_attempts", max_attempts)
         self._check(
-            c.Policy_set_max_retry_after_ms(handle, _limit_ms("max_retry_after", max_retry_after))
+            c.Policy_set(
+                handle,
+                number(_KINDS, kind, "kind"),
+                initial is not None,
+                initial_ms,
+                factor is not None,
+                self._factor,
+                max_ms,
+                array("q", self._steps).tobytes(),
+                jitter_kind,
+                self._spread,
+                attempts,
+                _limit_ms("max_age", max_age),
+                _limit_ms("max_retry_after", max_retry_after),
+                _count("max_crashes", max_crashes),
+                _count("max_deferrals", max_deferrals),
+            )
         )
-        self._check(c.Policy_set_max_crashes(handle, _count("max_crashes", max_crashes)))
-        self._check(c.Policy_set_max_deferrals(handle, _count("max_deferrals", max_deferrals)))
         self._check(c.Policy_check(handle))
+        if kind != "exponential":
+            self._factor = 1.0
 
     def _check(self, status: int) -> None:
         if status:
@@ -137,7 +141,7 @@ class Policy:
     @property
     def kind(self) -> Kind:
         """The kind: exponential, linear, fixed or steps."""
-        return _KIND_NAMES[c.Policy_kind(self._handle)]
+        return _KIND_NAMES[c.Policy_read(self._handle)[0]]
 
     @property
     def initial(self) -> float:
@@ -157,7 +161,7 @@ class Policy:
     @property
     def jitter(self) -> Jitter:
         """The kind of jitter: none, spread, equal, full or decorrelated."""
-        return _JITTER_NAMES[c.Policy_jitter(self._handle)]
+        return _JITTER_NAMES[c.Policy_read(self._handle)[4]]
 
     @property
     def spread(self) -> float:

@@ -28,12 +28,13 @@ module Backhop
       full: Native::BH_JITTER_FULL,
       decorrelated: Native::BH_JITTER_DECORRELATED
     }.freeze
+    DEFAULTS = Native.bh_policy_defaults.freeze
     SPREAD = 0.2
     LONGEST_MS = 100_000_000_000 # the core's limit
     TIMES = (1..LONGEST_MS)
     LIMITS = (0..LONGEST_MS)
     COUNTS = (0..1_000_000_000)
-    private_constant :KINDS, :JITTERS, :SPREAD, :LONGEST_MS, :TIMES, :LIMITS, :COUNTS
+    private_constant :KINDS, :JITTERS, :DEFAULTS, :SPREAD, :LONGEST_MS, :TIMES, :LIMITS, :COUNTS
 
     extend Checks::Keywords
 
@@ -67,9 +68,8 @@ module Backhop
     def initialize(initial: nil, factor: nil, max: nil, jitter: SPREAD, max_attempts: nil, kind: nil, steps: nil, max_age: 0,
                    max_retry_after: 86_400, max_crashes: 5, max_deferrals: 100)
       @native = Core.made(Native.bh_policy_new)
-      set_kind(kind, steps, initial, factor)
-      set_delays(initial, factor, max, steps, jitter)
-      set_limits(max_attempts, max_age, max_retry_after, max_crashes, max_deferrals)
+      set(kind, initial, factor, max, steps, jitter,
+          limits(max_attempts, max_age, max_retry_after, max_crashes, max_deferrals))
       check(@native.check)
       @fields = fields(initial || 1, factor || 2, steps, jitter).freeze
       freeze
@@ -95,10 +95,10 @@ module Backhop
     end
 
     # @return [Symbol] :exponential, :linear, :fixed or :steps
-    def kind = KINDS.key(@native.kind)
+    def kind = KINDS.key(@native.read[0])
 
     # @return [Symbol] :none, :spread, :equal, :full or :decorrelated
-    def jitter = JITTERS.key(@native.jitter)
+    def jitter = JITTERS.key(@native.read[4])
 
     # @return [Integer] number of attempts, the first one included; 0: no limit
     def max_attempts = @native.limits[0]
@@ -166,30 +166,31 @@ module Backhop
 
     private
 
-    def set_kind(kind, steps, initial, factor)
-      kind ||= steps ? :steps : :exponential
-      check(@native.set_kind(Core.number(KINDS, kind, "kind", PolicyError)))
-      check(@native.refuse_unused(initial.nil? ? 0 : 1, factor.nil? ? 0 : 1))
+    def set(kind, initial, factor, max, steps, jitter, limits)
+      _, initial_ms, default_factor, max_ms = DEFAULTS
+      check(@native.set(
+              Core.number(KINDS, kind || (steps ? :steps : :exponential), "kind", PolicyError),
+              initial.nil? ? 0 : 1, initial.nil? ? initial_ms : time(initial, "initial"),
+              factor.nil? ? 0 : 1, factor.nil? ? default_factor : Checks.number(factor, "factor", PolicyError),
+              max.nil? ? max_ms : time(max, "max"),
+              steps_of(steps).each_with_index.map { |step, index| time(step, "step #{index + 1}") }.pack("q*"),
+              *jitter_of(jitter), *limits
+            ))
     end
 
-    def set_delays(initial, factor, max, steps, jitter)
-      check(@native.set_initial_ms(time(initial, "initial"))) unless initial.nil?
-      check(@native.set_factor(Checks.number(factor, "factor", PolicyError))) unless factor.nil?
-      check(@native.set_max_ms(time(max, "max"))) unless max.nil?
-      steps_of(steps).each_with_index { |step, index| check(@native.add_step_ms(time(step, "step #{index + 1}"))) }
-      if jitter.is_a?(Numeric)
-        check(@native.set_jitter(Native::BH_JITTER_SPREAD, Checks.number(jitter, "jitter", PolicyError)))
-      else
-        check(@native.set_jitter(Core.number(JITTERS, jitter, "jitter", PolicyError), SPREAD))
-      end
+    def jitter_of(jitter)
+      return [Core.number(JITTERS, jitter, "jitter", PolicyError), SPREAD] unless jitter.is_a?(Numeric)
+
+      [Native::BH_JITTER_SPREAD, Checks.number(jitter, "jitter", PolicyError)]
     end
 
-    def set_limits(max_attempts, max_age, max_retry_after, max_crashes, max_deferrals)
-      check(@native.set_max_attempts(Checks.integer(max_attempts, "max_attempts", COUNTS, PolicyError))) if max_attempts
-      check(@native.set_max_age_ms(time(max_age, "max_age", LIMITS)))
-      check(@native.set_max_retry_after_ms(time(max_retry_after, "max_retry_after", LIMITS)))
-      check(@native.set_max_crashes(Checks.integer(max_crashes, "max_crashes", COUNTS, PolicyError)))
-      check(@native.set_max_deferrals(Checks.integer(max_deferrals, "max_deferrals", COUNTS, PolicyError)))
+    def limits(max_attempts, max_age, max_retry_after, max_crashes, max_deferrals)
+      [
+        max_attempts ? Checks.integer(max_attempts, "max_attempts", COUNTS, PolicyError) : DEFAULTS.last,
+        time(max_age, "max_age", LIMITS), time(max_retry_after, "max_retry_after", LIMITS),
+        Checks.integer(max_crashes, "max_crashes", COUNTS, PolicyError),
+        Checks.integer(max_deferrals, "max_deferrals", COUNTS, PolicyError)
+      ]
     end
 
     def time(value, name, range = TIMES) = Checks.time(value, name, range, PolicyError)

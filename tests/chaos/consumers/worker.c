@@ -1,4 +1,5 @@
 /* chaos-worker QUEUE JOURNAL URL...: consumes with the worker, which goes on with the next node if one is lost. */
+#include "../../policies.h"
 #include "../../reading.h"
 #include <backhop/adapter.h>
 
@@ -80,11 +81,11 @@ int main(int count, char **arguments)
     if (count < 4 || bh_policy_new(&policy) != BH_OK || bh_topology_new(&topology, bh_str(arguments[1])) != BH_OK ||
         bh_delivery_new(&delivery) != BH_OK || bh_history_new(&history) != BH_OK)
         return EXIT_FAILURE;
-    bh_policy_set_initial_ms(policy, 300);
-    bh_policy_set_factor(policy, 2);
-    bh_policy_set_max_ms(policy, 3000);
-    bh_policy_set_max_attempts(policy, 5);
-    bh_policy_set_max_crashes(policy, 0);
+    policy_set_initial_ms(policy, 300);
+    policy_set_factor(policy, 2);
+    policy_set_max_ms(policy, 3000);
+    policy_set_max_attempts(policy, 5);
+    policy_set_max_crashes(policy, 0);
     if (bh_topology_build(topology, policy) != BH_OK || bh_worker_new(&worker, policy, topology) != BH_OK)
         return EXIT_FAILURE;
     bh_worker_set_prefetch(worker, atoi(getenv("BACKHOP_CHAOS_PREFETCH")));
