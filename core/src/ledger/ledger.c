@@ -27,7 +27,11 @@ bh_status bh_back_off_new(bh_policy **out)
     settings.max_ms = BACK_OFF_MAX_MS;
     settings.jitter = BH_JITTER_EQUAL;
     bh_status status = bh_policy_new(out);
-    return status == BH_OK ? bh_policy_set(*out, &settings) : status;
+    if (status == BH_OK && (status = bh_policy_set(*out, &settings)) != BH_OK) {
+        bh_policy_free(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 /* --------------------------------------------------------------------------------- new and free */
