@@ -23,7 +23,7 @@ typedef struct waiting {
     size_t count;
     int64_t before;    /* messages in them before the replay */
     int64_t more;      /* messages above `before`, as of the last look; 0: none, or not known */
-    int64_t lasting;   /* the smaller of `more` in the last two looks: one may count a part of the probes of doctor */
+    int64_t lasting;   /* the smaller `more` of the last two looks: one look can count probes of doctor */
     int64_t next_ms;   /* monotonic: no look before */
     int64_t parked_ms; /* how long a message that fails each attempt is retried; -1: the policy has no limit */
 } waiting;
