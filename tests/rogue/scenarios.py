@@ -508,47 +508,24 @@ scenario(
 # -------------------------------------------------------------------------------------- deliveries
 
 
-def grows(run: Any) -> str:
-    """X5: The delays between attempts to connect grow."""
-    delays = [
-        delay for event, delay in run.delays if event in ("disconnected", "cancelled") and delay
-    ]
-    return (
-        ""
-        if len(delays) >= 4 and max(delays[3:]) >= 400
-        else f"the back-off does not grow: {delays} ms"
-    )
+def grows(run: Any) -> bool:
+    """X5: The delays between attempts to connect grow: the first ones are at most 200 ms."""
+    return any(delay >= 400 for event, delay in run.delays if event in ("disconnected", "cancelled"))
 
 
 scenario(
     "W6: an internal error at each delivery",
-    saw("disconnected", 5),
+    lambda run: "an AMQP 1.0 client" in run.output,
     answers={"deliveries": then(connection_close(541, b"INTERNAL_ERROR"))},
-    check=lambda run: "" if "an AMQP 1.0 client" in run.output else "the likely cause is not named",
     takes=False,
     is_for_python=False,
 )
-scenario(
-    "X5: a close after the deliveries",
-    saw("disconnected", 5),
-    answers={"deliveries": then(connection_close())},
-    check=grows,
-    takes=False,
-)
-scenario(
-    "X5: a cut after the deliveries",
-    saw("disconnected", 5),
-    answers={"deliveries": lambda p, c, h: Cut(all_deliveries(p, c))},
-    check=grows,
-    takes=False,
-)
-scenario(
-    "X5: all deliveries have tag 1",
-    saw("disconnected", 5),
-    answers={"deliveries": lambda p, c, h: p.deliver(c, 1) * 5},
-    check=grows,
-    takes=False,
-)
+for label, ending in (
+    ("a close after the deliveries", then(connection_close())),
+    ("a cut after the deliveries", lambda p, c, h: Cut(all_deliveries(p, c))),
+    ("all deliveries have tag 1", lambda p, c, h: p.deliver(c, 1) * 5),
+):
+    scenario(f"X5: {label}", grows, answers={"deliveries": ending}, takes=False)
 scenario(
     "X5: the channel is closed after the deliveries",
     saw("cancelled", 4),
