@@ -156,8 +156,8 @@ static void look_for_waiting(replay *self, int64_t now_ms)
 {
     int64_t stop_after = self->options->stop_after, done = self->mover.done;
     waiting_look(&self->waits, now_ms, 0);
-    int64_t failed = waiting_still(&self->waits, done - self->again) + self->again;
-    if (stop_after > 0 && self->waits.lasting > 0 && failed >= waiting_limit(stop_after, done, self->waits.before))
+    int64_t lasting = self->waits.lasting, failed = lasting + self->again < done ? lasting + self->again : done;
+    if (stop_after > 0 && lasting > 0 && failed >= waiting_limit(stop_after, done, self->waits.before))
         self->end = "replayed messages failed again and wait for a retry";
 }
 

@@ -40,11 +40,6 @@ static inline int64_t waiting_again(const waiting *self, int64_t done)
 {
     return self->more < done ? self->more : done;
 }
-/* Returns how many of them two looks found. */
-static inline int64_t waiting_still(const waiting *self, int64_t done)
-{
-    return self->lasting < done ? self->lasting : done;
-}
 /*
  * Returns how many replayed messages have to wait or be parked to stop a replay. That is `stop_after`, or a tenth of
  * `done`, because single failures are no sign. It is half of `before` at least, because other messages come and go.
