@@ -30,7 +30,7 @@ change += $(languages:%=linked-%) format prose patches test-of-prose test-of-run
 
 release := tidy oldest-python live-tsan command-asan rogue-tsan helgrind $(languages:%=%-release)
 release += test-of-broker example-of-bench soak live-3.8 chaos-of-ci clusters oldest-node newest-node newest-ruby debian-13
-release += simulator plants
+release += simulator plants fuzzing-by-chance
 release += $(languages:%=bare-%) $(languages:%=install-%) test-tsan test-dev test-no-librabbitmq
 release += mutations-of-model $(versions-of-scripts:%=random-%)
 release += $(filter-out $(change),$(foreach part,$(parts),$(live-tests-of-$(part))))
@@ -45,7 +45,7 @@ on-broker = tests/broker/broker run $(1) --
 in-build = $(call step,$(1)) bash -c 'cmake --preset $(2) && cmake --build --preset $(2)'
 .PHONY: build-dev build-asan build-tsan build-no-librabbitmq
 $(change) $(release): | trees
-live-asan command-asan rogue-asan test-asan scripts-asan fuzzing tidy: | build-asan
+live-asan command-asan rogue-asan test-asan scripts-asan fuzzing fuzzing-by-chance tidy: | build-asan
 live-tsan rogue-tsan test-tsan: | build-tsan
 helgrind soak clusters live-3.8 test-dev: | build-dev
 test-no-librabbitmq: | build-no-librabbitmq
@@ -74,6 +74,8 @@ test-no-librabbitmq:
 	$(call step,without librabbitmq: test) ctest --test-dir build/no-librabbitmq --verbose
 fuzzing:
 	$(call step,fuzzing) .ci/fuzz
+fuzzing-by-chance: | fuzzing
+	$(call step,fuzzing by chance) .ci/fuzz $(or $(BACKHOP_FUZZ_SECONDS),600)
 
 # The simulator: other histories each night, which its first line names; and the defects that histories must find.
 simulator: | tested

@@ -7,6 +7,7 @@
 #include "../reading.h"
 #include "plan/internal.h"
 #include "relay/relay.h"
+#include "topology/internal.h"
 
 #include <backhop/adapter.h>
 #include <string.h>
@@ -687,6 +688,16 @@ static bh_policy *take_policy(input *in, bh_strategy strategy)
     return policy;
 }
 
+/* A replayed retry keeps the error of its last failure if it came back to no queue: the return exchange names it then. */
+static bh_bytes error_of_replay(const bh_delivery *delivery, const bh_history *history, const bh_topology *topology)
+{
+    bh_past past;
+    bh_bytes exchange = bh__topology_return_exchange(topology);
+    bh_history_past(history, &past);
+    int is_stranded = exchange.size > 0 && equal(bh_delivery_exchange(delivery), exchange) && past.parked.size == 0;
+    return is_stranded ? past.last_error : bh_str("");
+}
+
 /* A message that no handler got keeps the error of its last failure. */
 static bh_bytes error_of_copy(const bh_history *history, bh_outcome outcome, bh_bytes error)
 {
@@ -745,7 +756,7 @@ static void run_message(input *in, bh_delivery *delivery, bh_history *history, b
         if (status != BH_OK)
             return;
         CHECK(bh_plan_action(plan) == BH_ACTION_REPLAY && publishes_copy(plan));
-        check_copy(plan, delivery, history, topology, m, bh_str(""), frame_max);
+        check_copy(plan, delivery, history, topology, m, error_of_replay(delivery, history, topology), frame_max);
     }
 }
 
