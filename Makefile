@@ -17,7 +17,7 @@ form ?= linked
 build = @tools/step "building $(1)" cmake --build --preset release --target $(1)
 
 .PHONY: all help core tested demo test test-live test-packages test-live-packages trees core-alone example-in-go rogue rogue-worker \
-    rogue-command rogue-python check-packages bench chaos docs packages configured clean \
+    $(addprefix packages-of-,command $(languages)) rogue-command rogue-python check-packages bench chaos docs packages configured clean \
     $(foreach part,$(parts),test-$(part) test-live-$(part) tests-of-$(part) live-tests-of-$(part)) \
     $(foreach language,$(languages),$(addprefix $(language)-,package linked tests lint release))
 ## all: builds everything into build/release (the default)
@@ -64,10 +64,13 @@ $(parts:%=test-%): test-%: test-packages
 $(parts:%=test-live-%): test-live-%: test-live-packages
 	+@$(fresh-durations)
 	+@$(call follow,build/test-live/log) trees live-tests-of-$*
+# The steps that need a language's packages install them, side by side with what compiles.
 test-packages: packages
-	@tools/install-packages command $(languages)
-test-live-packages: test-packages
-	@tools/install-packages proxies browser go
+	@tools/install-packages --if-password command $(languages)
+test-live-packages: packages
+	@tools/install-packages command $(languages) proxies browser go
+$(addprefix packages-of-,command $(languages)): packages-of-%: | packages
+	@tools/install-packages $*
 
 versions := $(if $(AMQP_URL),yours,$(BACKHOP_BROKER_VERSIONS))
 live = $(foreach part,$(1),$(versions:%=live/%/$(part)))
@@ -78,7 +81,7 @@ bunnies := $(patsubst $(BACKHOP_GEMS)/%,live/$(bunny-version)/%,$(wildcard $(BAC
 browser := live/$(lastword $(versions))/browser
 core-fast := core-fast-1 core-fast-2 core-fast-3
 model := $(if $(AMQP_URL),yours,model-4.3)
-scripts := $(if $(AMQP_URL),,$(foreach version,3.10 4.0 4.3,live/model-$(version)/scripts))
+scripts := $(if $(AMQP_URL),,live/model-4.3/scripts)
 tests-of-core: $(call live,command-managed) $(foreach part,command-fast $(core-fast),live/$(model)/$(part)) \
     core-alone $(scripts) rogue-worker
 $(languages:%=tests-of-%): tests-of-%: live/$(model)/%-fast %-fast-tests
@@ -102,7 +105,7 @@ rogue-command: | tested
 rogue-python: | python-$(form)
 	@tools/step "Python: a rogue broker" build/python/default/bin/python tests/rogue/run python
 
-core-alone: | tested
+core-alone: | tested packages-of-command
 	@tools/step "core: without a broker" ctest --test-dir $(out) --parallel 4 --verbose
 example-in-go: | tested
 	@tools/step "core: the example in Go" $(broker) 4.3 -- env BACKHOP=$(abspath $(out))/backhop examples/go/run
@@ -143,13 +146,13 @@ live/%/core-slow: | tested
 live/%/core-rest: | tested
 	$(call on,core: other suites) $(test-live) but crashes $(slow)
 live/%/command-managed live/%/command-parked live/%/command-rest: export BACKHOP_MANAGEMENT = 1
-live/%/command-fast: | tested
+live/%/command-fast: | tested packages-of-command
 	$(call on,core: the command) tests/command/run $(out) fast
-live/%/command-managed: | tested
+live/%/command-managed: | tested packages-of-command
 	$(call on,core: the command and the management API) tests/command/run $(out) managed
-live/%/command-parked: | tested
+live/%/command-parked: | tested packages-of-command
 	$(call on,core: the command's parked queues) tests/command/run $(out) live -p "test_pa*.py"
-live/%/command-rest: | tested
+live/%/command-rest: | tested packages-of-command
 	$(call on,core: the rest of the command) tests/command/run $(out) live -p "test_[!p]*.py"
 live/%/browser: | tested
 	$(call on,core: the page in a browser) tests/browser/run $(out)
@@ -220,12 +223,10 @@ contents-of-python := $(addprefix python/,src tools CMakeLists.txt pyproject.tom
 contents-of-ruby := $(addprefix ruby/,lib ext exe sig tools backhop.gemspec README.md LICENSE)
 contents-of-node := node examples/node bench # with the tests, which run beside the package
 contents = $(call files,VERSION bindings $(tools-of-packages) $(contents-of-$*))
-build/%/package-done: $(call files,core command cmake CMakeLists.txt) $$(contents) | packages
-	@tools/install-packages $*
+build/%/package-done: $(call files,core command cmake CMakeLists.txt) $$(contents) | packages-of-%
 	@$*/tools/check package
 	@touch $@ build/$*/linked-done build/$*/tools-done
-build/%/linked-done: $(out)/libbackhop.a $(out)/backhop $(call files,core/include) $$(contents) | packages
-	@tools/install-packages $*
+build/%/linked-done: $(out)/libbackhop.a $(out)/backhop $(call files,core/include) $$(contents) | packages-of-%
 	@rm -f build/$*/package-done
 	@BACKHOP_CORE=$(abspath $(out)) $*/tools/check linked
 	@touch $@
