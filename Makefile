@@ -17,7 +17,7 @@ form ?= linked
 build = @tools/step "building $(1)" cmake --build --preset release --target $(1)
 
 .PHONY: all help core tested demo test test-live test-packages test-live-packages trees core-alone example-in-go rogue rogue-worker \
-    $(addprefix packages-of-,command $(languages)) rogue-command rogue-python check-packages bench chaos docs packages configured clean \
+    $(addprefix packages-of-,test command $(languages)) rogue-command rogue-python check-packages bench chaos docs packages configured clean \
     $(foreach part,$(parts),test-$(part) test-live-$(part) tests-of-$(part) live-tests-of-$(part)) \
     $(foreach language,$(languages),$(addprefix $(language)-,package linked tests lint release))
 ## all: builds everything into build/release (the default)
@@ -51,7 +51,7 @@ follow = env FOLLOW_END="tests/tools/slowest $(BACKHOP_DURATIONS)" tools/follow 
 ## test: runs the fast profile in minutes, on a model of RabbitMQ and on private brokers
 test: test-packages
 	+@$(fresh-durations)
-	+@$(call follow,build/test/log) trees $(call live,contract) $(parts:%=tests-of-%)
+	+@$(call follow,build/test/log) packages-of-test trees $(call live,contract) $(parts:%=tests-of-%)
 ## test-live: runs all tests on RabbitMQ of BACKHOP_BROKER_VERSIONS (4.0)
 test-live: test-live-packages
 	+@$(fresh-durations)
@@ -64,12 +64,15 @@ $(parts:%=test-%): test-%: test-packages
 $(parts:%=test-live-%): test-live-%: test-live-packages
 	+@$(fresh-durations)
 	+@$(call follow,build/test-live/log) trees live-tests-of-$*
-# The steps that need a language's packages install them, side by side with what compiles.
+# Compilers run beside apt. The trees come after it, since both write much.
+packages-of-test := $(filter packages-of-test,$(MAKECMDGOALS))
 test-packages: packages
 	@tools/install-packages --if-password command $(languages)
 test-live-packages: packages
 	@tools/install-packages command $(languages) proxies browser go
-$(addprefix packages-of-,command $(languages)): packages-of-%: | packages
+packages-of-test: | packages
+	@tools/install-packages command $(languages)
+$(addprefix packages-of-,command $(languages)): packages-of-%: | $(packages-of-test) packages
 	@tools/install-packages $*
 
 versions := $(if $(AMQP_URL),yours,$(BACKHOP_BROKER_VERSIONS))
@@ -95,7 +98,7 @@ live-tests-of-ruby: $(live-tests-of-ruby)
 live-tests-of-node: $(live-tests-of-node)
 
 # A machine that has no RabbitMQ yet downloads it while this builds.
-trees: | packages
+trees: | $(packages-of-test) packages
 	@[ -n "$(AMQP_URL)" ] || tools/step "RabbitMQ: trees" tests/broker/broker trees $(BACKHOP_BROKER_VERSIONS)
 rogue: rogue-worker rogue-command
 rogue-worker: | tested
