@@ -105,6 +105,14 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     return stands_still
 
 
+def test_a_clock_that_waited_until_a_time_has_reached_it(time: Time) -> None:
+    ledger_clock = clock.LedgerClock(1000)
+    for due_ms in range(1, 10000, 7):
+        ledger_clock.now_ms()
+        time.now += ledger_clock.until(due_ms)
+        assert ledger_clock.now_ms() == due_ms
+
+
 def message(history: backhop.History, properties: Any, call: int = 0) -> Any:
     kept = properties or SimpleNamespace(headers=None, **dict.fromkeys(NUMBERS))
     given = {"history": history, "_history": history, "_kept": kept, "_kept_call": call, "_original": Original()}
