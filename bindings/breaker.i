@@ -1,6 +1,6 @@
 /* The noun that spares a downstream that is down: breaker. */
 
-/* --- breaker ----------------------------------------------------------------------------------------------------- */
+/* --- breaker ---------------------------------------------------------------------------------- */
 
 typedef enum bh_outcome {
     BH_OUTCOME_OK,
@@ -28,7 +28,8 @@ typedef enum bh_call_kind { BH_CALL_SUCCESS, BH_CALL_FAILURE, BH_CALL_IGNORED, B
 %record(bh_breaker_view, 10, BH_PUT(state) BH_PUT(generation) BH_PUT(until_ms) BH_PUT(limit) BH_PUT(pauses) BH_PUT(calls)
         BH_PUT(failures) BH_PUT(slow) BH_PUT(grants) BH_PUT_TEXT(reason))
 
-/* The settings are one argument each, in the order of bh_breaker_settings. `pauses` may be nothing. */
+/* The settings are one argument each, in the order of bh_breaker_settings. `pauses` may be
+ * nothing. */
 %{
 static bh_breaker_settings bh_breaker_given(bh_bytes name, int64_t window_ms, int64_t least_calls, int64_t failure_percent,
                                             int64_t row_failures, int64_t slow_ms, int64_t slow_percent,

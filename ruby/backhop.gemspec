@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-# In a checkout `gem build` has tools/stage bring the core and SWIG's wrapper, which a tree that is made already has.
+# In a checkout `gem build` has tools/stage bring the core and SWIG's wrapper, which a tree that is
+# made already has.
 version = %w[ext/backhop/VERSION ../VERSION].map { |path| File.expand_path(path, __dir__) }
 if File.exist?(version.last) && File.basename($PROGRAM_NAME).start_with?("gem")
   system(File.expand_path("tools/stage", __dir__), "--here", exception: true)

@@ -3,7 +3,8 @@
 require "backhop/bunny"
 require "backhop/rspec"
 
-# A test of a whole consumer with its client, for RSpec: from the first failure to the parked message.
+# A test of a whole consumer with its client, for RSpec: from the first failure to the parked
+# message.
 RSpec.describe "The purge" do
   policy = Backhop::Policy.new(initial: 10, factor: 3, max: 3600, max_attempts: 8)
 

@@ -28,7 +28,10 @@ function enumerators () {
   return [...matches(/typedef enum bh_\w+ \{([^()]*?)\}/g)].flatMap(body => body.match(/\bBH_\w+/g) ?? [])
 }
 
-/** Returns true if the addon has it: bh_policy_check is Policy's method check; an object frees itself. */
+/**
+ * Returns true if the addon has it: bh_policy_check is Policy's method check; an object frees
+ * itself.
+ */
 function isBound (name) {
   const [, noun, verb] = name.match(/^bh_([a-z]+)_?(.*)$/)
   if (name in c || verb === 'free') return true

@@ -1,5 +1,6 @@
 'use strict'
-// The notation of the shared vectors, for any runner in JavaScript; tests/vectors/README.md has the format.
+// The notation of the shared vectors, for any runner in JavaScript; tests/vectors/README.md has the
+// format.
 
 const assert = require('node:assert/strict')
 const { readFileSync, readdirSync } = require('node:fs')
@@ -102,7 +103,7 @@ function status ({ expect }) {
   return expect.status ?? 'BH_OK'
 }
 
-// --- Values ----------------------------------------------------------------------------------------------------------
+// --- Values --------------------------------------------------------------------------------------
 
 /** Returns a Number, or a BigInt if a Number would not be exact. */
 function integer (value) {

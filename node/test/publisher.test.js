@@ -1,5 +1,6 @@
 'use strict'
-// Tests that no broker can do: answers in an order of the test's own, an original that is gone, a turn without time.
+// Tests that no broker can do: answers in an order of the test's own, an original that is gone, a
+// turn without time.
 
 const assert = require('node:assert/strict')
 const { describe, it } = require('node:test')

@@ -25,7 +25,7 @@ function tells (error, texts = []) {
   for (const text of [texts].flat()) assert.ok(error.message.includes(inWords(text)), error.message)
 }
 
-// --- Inputs ----------------------------------------------------------------------------------------------------------
+// --- Inputs --------------------------------------------------------------------------------------
 
 const camel = name => name.replace(/[-_](\w)/g, (_, letter) => letter.toUpperCase())
 

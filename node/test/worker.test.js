@@ -158,7 +158,9 @@ test('NODE_DEBUG=backhop tells what it met', { ...NEEDS_WORKER, timeout }, () =>
   assert.ok(output.some(line => /^BACKHOP \d+: unavailable: /.test(line)), output.join('\n'))
 })
 
-/** Runs code in a process of its own, beside a worker; its lines. It has to end by itself, in order. */
+/**
+ * Runs code in a process of its own, beside a worker; its lines. It has to end by itself, in order.
+ */
 function run (code, env = {}) {
   const script = `const worker = new (require('backhop').Worker)('${NOWHERE}', { queue: 'orders' }); ${code}`
   const output = execFileSync(process.execPath, ['-e', script], { cwd: __dirname, env: { ...process.env, ...env }, timeout })
@@ -216,8 +218,8 @@ for (const end of ['terminate', 'stop']) {
 }
 
 /**
- * Runs in a process that has the addon in this thread alone. The C library reads HOSTALIASES for a name without dots: a pipe
- * without a writer keeps the look-up waiting.
+ * Runs in a process that has the addon in this thread alone. The C library reads HOSTALIASES for a
+ * name without dots: a pipe without a writer keeps the look-up waiting.
  */
 const LOOKS_UP = `
   const fs = require('node:fs')

@@ -1,6 +1,6 @@
 'use strict'
-// Values that no caller should give, through the public classes. Each gets an error of the package's own, in the
-// caller's names and units, before anything is sent.
+// Values that no caller should give, through the public classes. Each gets an error of the
+// package's own, in the caller's names and units, before anything is sent.
 
 const assert = require('node:assert/strict')
 const { cpSync, mkdtempSync, rmSync } = require('node:fs')

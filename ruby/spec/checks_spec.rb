@@ -4,7 +4,8 @@ require "pathname"
 require "spec_helper"
 require "backhop/bunny"
 
-# Wrong values of options, through the public classes: each is an error of Backhop's own, in the user's names and units.
+# Wrong values of options, through the public classes: each is an error of Backhop's own, in the
+# user's names and units.
 RSpec.describe "A wrong value" do
   topology = Backhop::Topology.new("work")
   channel = Struct.new(:connection).new(Bunny.new)

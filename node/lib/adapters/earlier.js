@@ -33,7 +33,10 @@ function leave (channel) {
   calls.lose_channel(number, original.unknownAcks, now())
 }
 
-/** Returns the number of the channel that a delivery came by. An object of node-amqp outlives its connection. */
+/**
+ * Returns the number of the channel that a delivery came by. An object of node-amqp outlives its
+ * connection.
+ */
 function channelOf (original) {
   let channel = channels.get(original.channel)
   if (channel?.original.connection !== original.connection) {
@@ -46,8 +49,8 @@ function channelOf (original) {
 }
 
 /**
- * Looks up the earlier calls of a delivery's message. Returns `[kind, call, action]`: CALL, WAIT for
- * this call, or ACK.
+ * Looks up the earlier calls of a delivery's message. Returns `[kind, call, action]`: CALL, WAIT
+ * for this call, or ACK.
  *
  * history: the core's
  */

@@ -1,6 +1,6 @@
 'use strict'
-// Possible faults of the retriers over each client, on a broker: AMQP_URL names it, as tests/broker/broker sets it. A file
-// for each library registers these tests.
+// Possible faults of the retriers over each client, on a broker: AMQP_URL names it, as
+// tests/broker/broker sets it. A file for each library registers these tests.
 
 const assert = require('node:assert/strict')
 const { once } = require('node:events')

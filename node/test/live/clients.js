@@ -60,7 +60,10 @@ class Promises extends Consumer {
     await this.isClosed
   }
 
-  /** Callers wait for isClosed: if the broker ends the connection just then, amqplib never calls back. */
+  /**
+   * Callers wait for isClosed: if the broker ends the connection just then, amqplib never calls
+   * back.
+   */
   close () {
     this.connection.close().catch(() => {})
   }

@@ -1,5 +1,6 @@
 'use strict'
-// The contract for handlers (tests/contract), each case over each carrier of Node; on a broker, but for rehearsals.
+// The contract for handlers (tests/contract), each case over each carrier of Node; on a broker, but
+// for rehearsals.
 
 const assert = require('node:assert/strict')
 const { AsyncLocalStorage, AsyncResource } = require('node:async_hooks')
@@ -30,7 +31,7 @@ const storage = new AsyncLocalStorage()
 const warnings = []
 process.on('warning', ({ message }) => warnings.push(message))
 
-// --- How a handler ends ----------------------------------------------------------------------------------------------
+// --- How a handler ends --------------------------------------------------------------------------
 
 function boom () {
   throw new Error('boom')
@@ -167,7 +168,7 @@ const ENDINGS = {
   }
 }
 
-// --- A play of one case ----------------------------------------------------------------------------------------------
+// --- A play of one case --------------------------------------------------------------------------
 
 class Play {
   events = []
@@ -186,7 +187,9 @@ class Play {
     }
   }
 
-  /** Calls a function outside of the handler: a drain does not wait for a handler that begins it. */
+  /**
+   * Calls a function outside of the handler: a drain does not wait for a handler that begins it.
+   */
   elsewhere = AsyncResource.bind(call => call())
 
   async begin () {
@@ -244,14 +247,17 @@ class Play {
   }
 
   /**
-   * Returns the events of a message that comes again to a new consumer. A client reports the end of the
-   * channel as a cancel, before the handler returns.
+   * Returns the events of a message that comes again to a new consumer. A client reports the end of
+   * the channel as a cancel, before the handler returns.
    */
   again () {
     return ['delivered', this.story.id === 'blocks-loop' ? 'disconnected' : 'cancelled', 'stale']
   }
 
-  /** False if the highest line is no event: a warning of the process under `wrap`, the error of a drain. */
+  /**
+   * False if the highest line is no event: a warning of the process under `wrap`, the error of a
+   * drain.
+   */
   get isLogged () {
     const { id } = this.story
     return !(this.name === 'wrap' && id.endsWith('s-itself')) && !(this.name !== 'worker' && id === 'stop-too-late') &&
@@ -281,7 +287,8 @@ class Play {
       assert.equal((await this.broker.take(this.queue, 1))[0].properties.headers['backhop-attempts'], undefined)
     }
     if (consumer === 'again' && message === 'back') events = this.again()
-    // After a nack one acknowledgement may cover the message and its redelivery: no channel is closed then.
+    // After a nack one acknowledgement may cover the message and its redelivery: no channel is
+    // closed then.
     if (id === 'nacks-itself') events = events.filter(name => name !== 'cancelled')
     if (id === 'busy') events = ['delivered', 'failed', 'busy', 'retried'] // events are taken after the handler
     await until(() => isWithin(events, this.events.map(({ name }) => name)), () => `${events} within ${this.events.join('\n')}`)
@@ -338,7 +345,7 @@ function isWithin (some, all) {
   return i === some.length
 }
 
-// --- The cases -------------------------------------------------------------------------------------------------------
+// --- The cases -----------------------------------------------------------------------------------
 
 /** Returns why a carrier does not have a case, and no test of it; undefined if it has. */
 function missing ({ without = {}, only }, name) {

@@ -1,5 +1,6 @@
 'use strict'
-// Sharp edges that hard use found, by their ids, on a broker: AMQP_URL names it, as tests/broker/broker sets it.
+// Sharp edges that hard use found, by their ids, on a broker: AMQP_URL names it, as
+// tests/broker/broker sets it.
 
 const assert = require('node:assert/strict')
 const { afterEach, beforeEach, mock } = require('node:test')
@@ -317,7 +318,10 @@ describe('an edge', NEEDS_BROKER, () => {
     }
   }
 
-  /** Has the broker close the channel of a consumer, as a second acknowledgement does. message: one of the consumer's */
+  /**
+   * Has the broker close the channel of a consumer, as a second acknowledgement does. message: one
+   * of the consumer's
+   */
   function breakChannel ({ connection }, { incoming }) {
     if (incoming) { // of node-amqp
       for (let i = 0; i < 2; i++) incoming.acknowledge()
@@ -330,7 +334,10 @@ describe('an edge', NEEDS_BROKER, () => {
   for (const Consumer of [Amqplib, NodeAmqp]) {
     const needs = { long: Consumer !== Amqplib }
 
-    /** Publishes one more message when the broker has delivered the others again, and resolves when it was handled. */
+    /**
+     * Publishes one more message when the broker has delivered the others again, and resolves when
+     * it was handled.
+     */
     async function returned ({ calls, events, connections }) {
       await until(() => connections() === 2, () => events.join('\n'))
       await broker.publish('last', queue, { messageId: 'last' })
@@ -516,8 +523,8 @@ describe('an edge', NEEDS_BROKER, () => {
     it(`F4: a consumer over ${Consumer.name} mends a binding that a look made while its exchange was deleted`, needs, async () => {
       const { seen, events } = await looking({ pause: 1 })
       const { source: exchange, routingKey } = bindingOfQueue()
-      // Not one event for each deletion: RabbitMQ may refuse both binds of a look that declares the exchange, and the
-      // next look mends that.
+      // Not one event for each deletion: RabbitMQ may refuse both binds of a look that declares the
+      // exchange, and the next look mends that.
       const isRouted = async body => {
         if (await broker.hasExchange(exchange)) await broker.publish(body, routingKey, { exchange })
         return seen.some(([first]) => first === body)

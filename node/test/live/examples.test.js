@@ -29,7 +29,10 @@ function outputOf (name) {
   })
 }
 
-/** Runs an example that goes on, publishes a page unless the example does, and resolves to that many lines. */
+/**
+ * Runs an example that goes on, publishes a page unless the example does, and resolves to that many
+ * lines.
+ */
 function linesOf (name, count, { publishes = false } = {}) {
   return withVhost(async url => {
     const broker = await Broker.connect(url)

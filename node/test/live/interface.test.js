@@ -337,7 +337,8 @@ describe('the interface', NEEDS_BROKER, () => {
     const queue = await broker.queue({ 'x-queue-type': 'quorum' })
     const { channel } = await channelOf()
     const policy = new Policy({ maxAttempts: 1, maxRetryAfter: 0 }) // and no wait queue: if one is deleted just after a
-    // restart, RabbitMQ 3.10 and 4.0 dead-letter no more. They have no leader for a queue that does.
+    // restart, RabbitMQ 3.10 and 4.0 dead-letter no more. They have no leader for a queue that
+    // does.
     const consumer = await new Retrier(channel, { queue, ...common, policy }).consume(() => {})
     control('kill')
     assert.ok(await consumer.closed instanceof ConnectionFailedError)

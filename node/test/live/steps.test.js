@@ -503,7 +503,10 @@ class Play {
     assert.deepEqual(this.wrong, [])
   }
 
-  /** Calls that were permitted before it opened may end later: two rounds of handlers. Then come probes. */
+  /**
+   * Calls that were permitted before it opened may end later: two rounds of handlers. Then come
+   * probes.
+   */
   spared (sent) {
     const most = 3 + 2 * Math.min(this.kind === 'wrap' ? 100 : 20, sent) + (performance.now() - this.began) / 300 + 2
     assert.ok(this.downs <= most, `${this.downs} calls while it was down, and not ${most}`)

@@ -1,5 +1,5 @@
-// Types that the adapters must accept, and, by @ts-expect-error, types that they must refuse. tsc reads it; it never
-// runs.
+// Types that the adapters must accept, and, by @ts-expect-error, types that they must refuse. tsc
+// reads it; it never runs.
 
 import * as amqplib from 'amqplib'
 import * as callbacks from 'amqplib/callback_api'

@@ -1,4 +1,5 @@
-// Types that must be accepted, and, by @ts-expect-error, types that must be refused. tsc reads it; it never runs.
+// Types that must be accepted, and, by @ts-expect-error, types that must be refused. tsc reads
+// it; it never runs.
 
 import {
   BackhopError, Breaker, type BreakerState, Delivery, Drop, Event, History, Message, Park, Plan, Policy, PolicyError, RetryAfter, Throttled, Topology, Worker, buildInfo, explain

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-# Builds the extension of the gem: the core in core/, and backhop_wrap.c, which SWIG made of the bindings.
+# Builds the extension of the gem: the core in core/, and backhop_wrap.c, which SWIG made of the
+# bindings.
 #
 #     gem install backhop -- --with-librabbitmq
 
@@ -57,7 +58,8 @@ def command_libraries?
   end
 end
 
-# Rules for the program, which is compiled in one go beside the extension and of its objects, and installed into bin/ beside it.
+# Rules for the program, which is compiled in one go beside the extension and of its objects, and
+# installed into bin/ beside it.
 def program_rules(sources)
   asked = ->(what) { COMMAND_NEEDS.keys.map { |name| pkg_config(name, what) }.join(" ") }
   objects = sources.map { |path| "#{File.basename(path, ".c")}.o" }.join(" ")

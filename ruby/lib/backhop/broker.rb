@@ -39,8 +39,8 @@ module Backhop
       end
 
       # Does what an operator or a fault would do. `control("kill")` and `control("start")` restart
-      # the broker, `control("advance", 60_000)` lets 60,000 ms pass, `control("list", "queues")` lists
-      # the queues. The manual backhop(1) lists all commands.
+      # the broker, `control("advance", 60_000)` lets 60,000 ms pass, `control("list", "queues")`
+      # lists the queues. The manual backhop(1) lists all commands.
       #
       # @param words [Array<#to_s>] the words of a command
       # @return [Array<String>] the lines of the answer

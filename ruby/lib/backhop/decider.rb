@@ -70,8 +70,8 @@ module Backhop
       plan_of(history, result_of(exception), traceparent)
     end
 
-    # Returns the plan for a message that no handler gets, as its breaker is open. It waits without an
-    # attempt.
+    # Returns the plan for a message that no handler gets, as its breaker is open. It waits without
+    # an attempt.
     #
     # @param history [History]
     # @param delay [Numeric] about how long, in seconds

@@ -27,7 +27,8 @@ module Backhop
       list.dup.freeze
     end
 
-    # Returns true, a delay in seconds, or a Throttled, from the first entry that matches; nil if none does.
+    # Returns true, a delay in seconds, or a Throttled, from the first entry that matches; nil if
+    # none does.
     def self.verdict(list, exception)
       list.each do |each|
         verdict = each.is_a?(Module) ? of?(exception, each) : call(each, exception)
@@ -39,8 +40,8 @@ module Backhop
     # Returns true if an exception is of a class. An exception's own is_a? may raise.
     def self.of?(exception, type) = type === exception # rubocop:disable Style/CaseEquality
 
-    # Returns the predicate's verdict: true, false, a delay in seconds, or a Throttled. A predicate that raises
-    # does not match.
+    # Returns the predicate's verdict: true, false, a delay in seconds, or a Throttled. A predicate
+    # that raises does not match.
     def self.call(predicate, exception)
       verdict = predicate.call(exception)
       return verdict if verdict.is_a?(Throttled)
@@ -87,8 +88,8 @@ module Backhop
       [is_throttled ? :throttled : :failed, Outcomes.delay_of(exception), is_throttled && Outcomes.whole_queue?(exception)]
     end
 
-    # Returns true (park), or nil, a delay in seconds or a Throttled (retry). An exception that no entry of
-    # `only` matches parks.
+    # Returns true (park), or nil, a delay in seconds or a Throttled (retry). An exception that no
+    # entry of `only` matches parks.
     def verdict_of_only(exception)
       return if @only.empty?
 

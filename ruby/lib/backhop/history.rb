@@ -59,8 +59,8 @@ module Backhop
     #   retry code
     # @param wait_queues [Array<String>] names of wait queues of an earlier setup: each expiry there
     #   counts as a failure
-    # @raise [InvalidArgumentError] if legacy_counter is no String of 1 to 255 bytes, or another name is too
-    #   long
+    # @raise [InvalidArgumentError] if legacy_counter is no String of 1 to 255 bytes, or another
+    #   name is too long
     def initialize(delivery, topology = nil, legacy_counter: nil, wait_queues: [])
       @delivery = delivery
       @native = Core.made(Native.bh_history_new)

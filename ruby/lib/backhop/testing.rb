@@ -4,10 +4,13 @@ module Backhop
   # Runs your handler and your policy in a test, without a broker and without waiting.
   #
   #     it "retries if the queue is full, and then parks" do
-  #       rehearsal = Backhop::Testing.rehearse("/index.html", policy: policy) { |message| purge(message.body) }
+  #       rehearsal = Backhop::Testing.rehearse("/index.html", policy: policy) do |message|
+  #         purge(message.body)
+  #       end
   #       expect(rehearsal.outcome).to eq(:parked)
-  #       expect(rehearsal.delays).to match([be_within(3).of(10), be_within(10).of(30)]) # jitter and rungs
-  #       puts rehearsal                       # a table
+  #       # be_within: jitter and rungs change the delays
+  #       expect(rehearsal.delays).to match([be_within(3).of(10), be_within(10).of(30)])
+  #       puts rehearsal # a table
   #     end
   #
   # The core decides, as in production. The simulated broker delivers a waiting message after its
@@ -46,8 +49,8 @@ module Backhop
       def call(count) = @random.bytes(count)
     end
 
-    # One attempt. If the poison guard delayed or parked the message, or the breaker deferred it, the
-    # handler was not called.
+    # One attempt. If the poison guard delayed or parked the message, or the breaker deferred it,
+    # the handler was not called.
     #
     # @!attribute [r] number
     #   @return [Integer] number of the attempt, from 1
@@ -58,8 +61,8 @@ module Backhop
     # @!attribute [r] plan
     #   @return [Plan] the decision
     # @!attribute [r] breaker
-    #   @return [Symbol, nil] the breaker's state after it: :closed, :open, :half_open or :disabled; nil
-    #     without a breaker
+    #   @return [Symbol, nil] the breaker's state after it: :closed, :open, :half_open or :disabled;
+    #     nil without a breaker
     Attempt = Struct.new(:number, :at, :error, :plan, :breaker, keyword_init: true) do
       # @return [Float] delay until the next attempt, in seconds; 0 if there is none
       def delay = plan.delay
@@ -131,8 +134,8 @@ module Backhop
     # @param headers [Hash] the message's headers
     # @param properties [Hash] the message's properties by name, for example {message_id: "42"}
     # @param legacy_counter [String, nil] see {History#initialize}; likewise wait_queues
-    # @param breaker [Breaker, nil] a breaker of its own. It gets the time of the clock; a message that
-    #   gets no permit is deferred
+    # @param breaker [Breaker, nil] a breaker of its own. It gets the time of the clock; a message
+    #   that gets no permit is deferred
     # @param clock [Clock] returns the time
     # @param random [#call] returns the given number of random bytes
     # @param most_attempts [Integer] ends the rehearsal after this number of attempts
@@ -209,8 +212,8 @@ module Backhop
 
       # Requests the permit for a message.
       #
-      # @return [Numeric, nil] how long the message waits without an attempt, in seconds; nil if it got a
-      #   permit
+      # @return [Numeric, nil] how long the message waits without an attempt, in seconds; nil if it
+      #   got a permit
       def refused(message)
         return unless @breaker
 

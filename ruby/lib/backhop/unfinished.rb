@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Backhop
-  # Finds work that a handler started or described, and that has not ended when the handler returns it.
-  # Nothing waits for such work, so the message would be acknowledged too early.
+  # Finds work that a handler started or described, and that has not ended when the handler returns
+  # it. Nothing waits for such work, so the message would be acknowledged too early.
   #
   # In Ruby each handler returns its last value. So only values that are surely unfinished count.
   # @api private
@@ -12,8 +12,8 @@ module Backhop
     private_constant :PENDING, :RUNNING
 
     class << self
-      # Returns the error of a handler that returned this value: what failed in the work, or that the
-      # work has not ended. Returns nil for any other value.
+      # Returns the error of a handler that returned this value: what failed in the work, or that
+      # the work has not ended. Returns nil for any other value.
       def error_of(value)
         case value
         # Most handlers return one of these. A Waiter is of a process that the handler detached.
@@ -82,7 +82,8 @@ module Backhop
         e
       end
 
-      # Returns a class or module of a library; nil, which no value matches here, if it is not loaded.
+      # Returns a class or module of a library; nil, which no value matches here, if it is not
+      # loaded.
       def constant(*names)
         names.inject(Object) do |found, name|
           break unless found.const_defined?(name, false)

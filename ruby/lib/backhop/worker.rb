@@ -9,7 +9,9 @@ module Backhop
   # A background thread of the core keeps two connections, reconnects, publishes copies, awaits
   # their confirms and settles messages. So heartbeats go on while a handler runs for an hour.
   #
-  #     worker = Backhop::Worker.new("amqp://localhost", queue: "cdn-purge", policy: policy, threads: 8)
+  #     worker = Backhop::Worker.new(
+  #       "amqp://localhost", queue: "cdn-purge", policy: policy, threads: 8
+  #     )
   #     worker.run { |message| purge(message.body) }
   #
   # If the handler returns, its message is acknowledged. If it raises, the message is retried; Park
@@ -64,20 +66,21 @@ module Backhop
     # @param mode [Symbol] the effect of each connect on the topology: :create missing parts,
     #   :verify all parts, or :none. Rungs that only a RetryAfter can need are declared on demand
     #   with :create; :verify requires them
-    # @param ca_file [String, Pathname, nil] PEM file of the CAs to trust with amqps://; default: the
-    #   system's. The peer is always verified
-    # @param cert [String, Pathname, nil] PEM file of a client certificate and its chain, for amqps://. If the
-    #   URI has no user, RabbitMQ reads the user from the certificate (SASL EXTERNAL)
-    # @param key [String, Pathname, nil] PEM file of its private key, without a passphrase; default: the file
-    #   of the certificate
+    # @param ca_file [String, Pathname, nil] PEM file of the CAs to trust with amqps://; default:
+    #   the system's. The peer is always verified
+    # @param cert [String, Pathname, nil] PEM file of a client certificate and its chain, for
+    #   amqps://. If the URI has no user, RabbitMQ reads the user from the certificate (SASL
+    #   EXTERNAL)
+    # @param key [String, Pathname, nil] PEM file of its private key, without a passphrase; default:
+    #   the file of the certificate
     # @param connect_timeout [Numeric] seconds to connect, 0.001 to 3600
     # @param confirm_timeout [Numeric] seconds to wait for the confirm of a copy, 0.001 to 3600
     # @param back_off [Policy, nil] delays between attempts to connect and to publish; its limits
     #   are ignored. Default: 100 ms, doubled up to 10 s, the lower half random
     # @param drain [Numeric] seconds for handlers to finish after a stop, 0 to 3600
     # @param timeout [Numeric, String, nil] seconds for a handler, 0.001 to 86,400; nil: no limit.
-    #   Under {#serve} with Async, {TimeoutError} is raised in the handler at the limit. A handler in
-    #   a thread is not aborted: its attempt fails when it returns
+    #   Under {#serve} with Async, {TimeoutError} is raised in the handler at the limit. A handler
+    #   in a thread is not aborted: its attempt fails when it returns
     # @param breaker [Breaker, nil] the circuit breaker of the downstream that the handlers call
     # @param on_event [#call, Array<#call>, nil] called with each {Event}, in the thread that emits
     #   it
@@ -244,7 +247,8 @@ module Backhop
     #
     # @param timeout [Numeric, String, nil] the limit: seconds, or "20s"; nil: no limit
     # @return [self]
-    # @raise [WaitTimeoutError] the worker is not ready in that time; the text has the state and its reason
+    # @raise [WaitTimeoutError] the worker is not ready in that time; the text has the state and its
+    #   reason
     # @raise [AccessError, MissingError, ClashError, BrokerError, TLSError] with fail_fast: why the
     #   first start cannot succeed
     # @raise [StateError] the worker has stopped
@@ -264,8 +268,8 @@ module Backhop
       self
     end
 
-    # @return [Symbol] :starting, :ready, :reconnecting, :paused (the broker blocks the connection, or
-    #   the breaker is not closed) or :stopped
+    # @return [Symbol] :starting, :ready, :reconnecting, :paused (the broker blocks the connection,
+    #   or the breaker is not closed) or :stopped
     def state = health.state
 
     # @return [String, nil] the text of the event that led to the state
@@ -344,9 +348,9 @@ module Backhop
       end
     end
 
-    # Closes the descriptors of a run that has drained. The lock keeps them from a thread that waits. At the exit
-    # of the process Ruby kills all threads. A thread that is killed while it waits for a Mutex can leave the next
-    # thread asleep, so this does not wait in the Mutex.
+    # Closes the descriptors of a run that has drained. The lock keeps them from a thread that
+    # waits. At the exit of the process Ruby kills all threads. A thread that is killed while it
+    # waits for a Mutex can leave the next thread asleep, so this does not wait in the Mutex.
     def close(run)
       run.close
       sleep(0.005) until @leader.try_lock

@@ -284,7 +284,8 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
   end
 
   describe "declaring" do
-    # Bunny waits for the broker's answer until its time limit, though the broker closed the connection.
+    # Bunny waits for the broker's answer until its time limit, though the broker closed the
+    # connection.
     it "W3: refuses a stream as a work queue", :long, :real do
       stream = "#{namespace}.stream"
       broker.channel.queue_declare(stream, durable: true, arguments: { "x-queue-type" => "stream" })
@@ -581,7 +582,8 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         until_true { log.string.include?("the broker returned the copy") } # there is no queue for it
         retrier = consumer.retrier
         until_true { retrier.pending == 1 }
-        # The retrier finds the connection closed just before Bunny says that the application closed it.
+        # The retrier finds the connection closed just before Bunny says that the application closed
+        # it.
         consumer.connection.define_singleton_method(:close_all_channels) { nil }
         consumer.connection.define_singleton_method(:clean_up_on_shutdown) do
           super()
@@ -610,10 +612,11 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         expect(broker.channel.wait_for_confirms).to be(true)
         handler.saw(5)
         %w[kill start].each { |order| broker.control(order) }
-        # If a message was coming back when the broker was killed, a wait queue sends it again after three minutes, or
-        # six.
+        # If a message was coming back when the broker was killed, a wait queue sends it again after
+        # three minutes, or six.
         until_true(400) { handler.messages.select { |each| each.attempt == 3 }.map(&:body).uniq.size == 10 }
-        # RabbitMQ 4.0 can lose all of its quorum queues if a queue is deleted while it still settles its dead letters.
+        # RabbitMQ 4.0 can lose all of its quorum queues if a queue is deleted while it still
+        # settles its dead letters.
         counted = [ENV.fetch("BACKHOP_BROKER_CTL"), "rabbitmqctl", "--silent", "list_queues", "name", "messages"]
         waiting = /^#{Regexp.escape(namespace)}\.wait\S*\t(\d+)$/
         until_true(120) { IO.popen(counted, &:read).scan(waiting).flatten.uniq == ["0"] }

@@ -276,7 +276,8 @@ module Contract
       expect(about.map(&:first).max).to eq(LEVELS.fetch(expected["level"])), lines.join("\n")
     end
 
-    # Returns false if the highest line is no event's: the advice of a closed channel, the error of a drain.
+    # Returns false if the highest line is no event's: the advice of a closed channel, the error of
+    # a drain.
     def level?
       !@story["id"].end_with?("s-itself") && (@story["id"] != "stop-too-late" || @carrier.is_a?(Carriers::Run))
     end

@@ -52,7 +52,8 @@ RSpec.describe "The examples", :long, skip: NEEDS_BROKER do
     end
   end
 
-  # Runs an example on a broker without the queue "purges", publishes a page, and returns that many lines.
+  # Runs an example on a broker without the queue "purges", publishes a page, and returns that many
+  # lines.
   def lines_of(name, count)
     %w[purges purges.parked].each { |queue| broker.channel.queue_delete(queue) }
     Open3.popen2(*command(name)) do |_, output, process|

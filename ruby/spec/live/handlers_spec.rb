@@ -125,7 +125,8 @@ RSpec.describe "A subscription over Bunny", skip: NEEDS_BROKER do
   carriers.each do |name, carrier|
     long = { long: !%w[subscribe run].include?(name), worker: name == "run" }
 
-    # Kicks calls no handler for its value: a worker that answers a thread settles the message itself.
+    # Kicks calls no handler for its value: a worker that answers a thread settles the message
+    # itself.
     name != "Kicks" && it("P4-1: over #{name} retries a message whose handler returns work that has not ended", **long) do
       go = Queue.new
       values = [-> { Thread.new { go.pop } }, -> { [1].lazy.map { |each| each } }]

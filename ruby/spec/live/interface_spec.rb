@@ -95,7 +95,8 @@ RSpec.describe "One interface", skip: NEEDS_BROKER do
     connected(BunnyClient, URL, queue, nil, **options) do |client|
       client.declare
       channel = client.connection.create_channel
-      # A thread that opens a channel has this lock until Bunny's own thread has read the broker's answer.
+      # A thread that opens a channel has this lock until Bunny's own thread has read the broker's
+      # answer.
       client.connection.instance_variable_get(:@channel_mutex).synchronize do
         expect { channel.queue_declare("#{queue}-missing", passive: true) }.to raise_error(Bunny::NotFound)
       end

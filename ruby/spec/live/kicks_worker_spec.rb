@@ -7,8 +7,8 @@ require "spec_helper"
 require "running"
 require_relative "support"
 
-# Kicks' own code runs a worker, in a process of its own, with the Bunny that it needs. BACKHOP_GEMS names the directory
-# of both, beside the project by default.
+# Kicks' own code runs a worker, in a process of its own, with the Bunny that it needs. BACKHOP_GEMS
+# names the directory of both, beside the project by default.
 module RealKicks
   GEMS = ENV["BACKHOP_GEMS"] || File.expand_path("../../../../shared/gems", __dir__)
   WANTED = { "kicks-3.3.0" => "bunny-2.24.0", "kicks-main" => "bunny-3.2.0" }.freeze

@@ -56,7 +56,8 @@ module Recipes
       @reader = Thread.new { @io.each_line { |line| @output << line } }
     end
 
-    # Waits for a number of lines that match, and returns what their groups, or they themselves, have.
+    # Waits for a number of lines that match, and returns what their groups, or they themselves,
+    # have.
     def await(pattern, count = 1)
       until_true { output.scan(pattern).size >= count || !@reader.alive? }
       found = output.scan(pattern)

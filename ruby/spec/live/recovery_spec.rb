@@ -43,8 +43,8 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
       broker.control("eval", %([rabbit_networking:close_connection(Connection, "a test") || #{all}, #{named}, #{is_ours}].))
     end
 
-    # Makes Bunny 3 unregister a channel that the broker closes in a recovery after the recovery. The thread of
-    # the recovery holds the lock of channels, from a line on that only Bunny 3 logs.
+    # Makes Bunny 3 unregister a channel that the broker closes in a recovery after the recovery.
+    # The thread of the recovery holds the lock of channels, from a line on that only Bunny 3 logs.
     def unregister_late(connection)
       lock = connection.instance_variable_get(:@channel_mutex)
       patient.fetch(:logger).define_singleton_method(:debug) do |text = nil, &block|
@@ -263,7 +263,8 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
     let(:hasty) { { continuation_timeout: 300 } }
     let(:seen) { Queue.new }
 
-    # Waits until each message is handled. The connection of the consumer that got no answer holds none of them.
+    # Waits until each message is handled. The connection of the consumer that got no answer holds
+    # none of them.
     def handled(*bodies)
       until_true { (bodies - Array.new(seen.size) { seen.pop.tap { |body| seen << body } }).empty? }
     end

@@ -9,7 +9,8 @@ rescue LoadError
   nil # spans are left out
 end
 
-# A handler that fails, is late, is parked: exactly the events, metrics and spans that there should be.
+# A handler that fails, is late, is parked: exactly the events, metrics and spans that there should
+# be.
 RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
   include Live
 

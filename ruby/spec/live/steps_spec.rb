@@ -445,7 +445,8 @@ module Steps
 
     def counted(_) = expect(@wrong).to(be_empty)
 
-    # Calls that were permitted before it opened may end later: two rounds of handlers. Then come probes.
+    # Calls that were permitted before it opened may end later: two rounds of handlers. Then come
+    # probes.
     def spared(sent)
       most = 3 + (2 * [@kind == "wrap" ? 100 : 20, sent].min) + ((now - @began) / 0.3) + 2
       expect(@downs).to be <= most

@@ -100,7 +100,9 @@ class Consumer extends BaseConsumer {
   }
 }
 
-/** Subscribes with ARGUMENTS. node-amqp itself sends none; it writes at once, as the queue is open. */
+/**
+ * Subscribes with ARGUMENTS. node-amqp itself sends none; it writes at once, as the queue is open.
+ */
 function subscribe (queue, options, listener) {
   const { connection } = queue
   const { _sendMethod: send } = connection

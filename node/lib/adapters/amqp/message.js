@@ -8,7 +8,10 @@ const { MOST } = require('../earlier')
 const { ORIGINAL } = require('../retrier')
 const { encode, numberOf } = require('./properties')
 
-/** The key under which a queue of node-amqp has the number of its acknowledgements that the broker may not have. */
+/**
+ * The key under which a queue of node-amqp has the number of its acknowledgements that the broker
+ * may not have.
+ */
 const UNKNOWN_ACKS = Symbol('unknownAcks')
 
 /** A delivery to settle on the channel and the connection that it came by, and on no other. */

@@ -60,8 +60,8 @@ class Original {
 }
 
 /**
- * The message that a handler gets. Headers are parsed on first access. A handler may change `fields` and
- * `properties`, so the history is read before the message shows them.
+ * The message that a handler gets. Headers are parsed on first access. A handler may change
+ * `fields` and `properties`, so the history is read before the message shows them.
  */
 class Message extends BaseMessage {
   #history

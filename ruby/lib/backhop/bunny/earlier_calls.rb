@@ -2,18 +2,18 @@
 
 module Backhop
   module Bunny
-    # Which deliveries need no call of their handler, because an earlier delivery of their message had one. The
-    # core's calls decide that; this module reports what happens to Bunny's channels.
+    # Which deliveries need no call of their handler, because an earlier delivery of their message
+    # had one. The core's calls decide that; this module reports what happens to Bunny's channels.
     #
-    # All retriers share this object, because a message can come back by another connection. A forked child forgets the
-    # calls of its parent: it does not see their ends.
+    # All retriers share this object, because a message can come back by another connection. A
+    # forked child forgets the calls of its parent: it does not see their ends.
     # @api private
     module EarlierCalls
       RANDOM_BYTES = 16
       PREFETCHES = 2 # the next consumer of a channel has a prefetch of its own
 
-      # A channel on one transport: Bunny opens it again on the next one. `cancelled` has a number for each
-      # consumer that the broker cancelled: further deliveries of it are lost, too.
+      # A channel on one transport: Bunny opens it again on the next one. `cancelled` has a number
+      # for each consumer that the broker cancelled: further deliveries of it are lost, too.
       Known = Struct.new(:channel, :transport, :number, :cancelled) do
         def gone? = closing? || !transport.open? || !transport.equal?(channel.connection.transport)
 
@@ -29,8 +29,8 @@ module Backhop
         # Looks for an earlier call of a message.
         #
         # @yield later, once the earlier call has ended
-        # @return [Integer, Symbol, nil] nil: call the handler, and then {#ended}; :wait: it runs; else the action
-        #   of the call
+        # @return [Integer, Symbol, nil] nil: call the handler, and then {#ended}; :wait: it runs;
+        #   else the action of the call
         def arrive(message, &again)
           return unless message.identified?
 
@@ -71,7 +71,8 @@ module Backhop
           synchronize { leave(@known[channel], is_orderly ? 0 : most(channel)) }
         end
 
-        # Records that the broker has cancelled a consumer. RabbitMQ 4.3 does so if it held a message too long.
+        # Records that the broker has cancelled a consumer. RabbitMQ 4.3 does so if it held a
+        # message too long.
         def cancelled(channel, tag)
           synchronize do
             next unless (known = @known[channel])
@@ -110,7 +111,8 @@ module Backhop
           found
         end
 
-        # Returns the channel of a delivery; nil if it is not kept, or if Bunny has opened it again since.
+        # Returns the channel of a delivery; nil if it is not kept, or if Bunny has opened it again
+        # since.
         def known_of(original)
           known = @known[original.channel]
           known if known&.transport.equal?(original.transport)

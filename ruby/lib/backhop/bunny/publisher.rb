@@ -100,7 +100,8 @@ module Backhop
         @retired.reject! { |channel| @copies.each_value.none? { |copy| copy.original.on?(channel) } && channel.release }
       end
 
-      # Closes its channel if nothing is pending, and calls `done`. The next copy opens another channel.
+      # Closes its channel if nothing is pending, and calls `done`. The next copy opens another
+      # channel.
       def rest(done)
         return unless @channel && size.zero? && @connection.open? && !@connection.blocked?
 
@@ -190,7 +191,8 @@ module Backhop
       def closed_by_application?
         return true if @connection.closing? || @connection.manually_closed?
 
-        # Between these two states Bunny's +close+ is +:not_connected+, as is a recovery that failed.
+        # Between these two states Bunny's +close+ is +:not_connected+, as is a recovery that
+        # failed.
         @connection.status == :not_connected && !@connection.recovering_from_network_failure?
       end
 
@@ -278,8 +280,8 @@ module Backhop
         @retrier.emit_refused(copy.plan.id, error, copy.plan.attempts)
       end
 
-      # Opens the confirm channel. Bunny has opened the channels of a lost connection again by now, or
-      # does not do so: they are closed or forgotten.
+      # Opens the confirm channel. Bunny has opened the channels of a lost connection again by now,
+      # or does not do so: they are closed or forgotten.
       def open
         @channel = ConfirmChannel.new(@connection, @retrier.topology, @listener) { Core.made(@ledger.open_publisher) }
         @lost.each(&:close).clear

@@ -4,7 +4,9 @@ module Backhop
   # Counters and histograms of the events of retriers and workers, without another library.
   #
   #     metrics = Backhop::Metrics.new
-  #     retrier = Backhop::Bunny::Retrier.new(channel, queue: "orders", policy: policy, on_event: metrics)
+  #     retrier = Backhop::Bunny::Retrier.new(
+  #       channel, queue: "orders", policy: policy, on_event: metrics
+  #     )
   #     metrics.text                         # what Prometheus scrapes
   #
   # One object can serve all retriers and workers. The number of label values is limited: ids and

@@ -46,7 +46,8 @@ module Backhop
     #
     #     Backhop::OpenTelemetryMetrics.bounds.each do |name, bounds|
     #       histogram = OpenTelemetry::SDK::Metrics::Aggregation::ExplicitBucketHistogram
-    #       OpenTelemetry.meter_provider.add_view(name, aggregation: histogram.new(boundaries: bounds))
+    #       aggregation = histogram.new(boundaries: bounds)
+    #       OpenTelemetry.meter_provider.add_view(name, aggregation: aggregation)
     #     end
     #
     # @return [Hash{String => Array<Float>}]

@@ -15,7 +15,9 @@ module Backhop
   #     require "backhop/open_telemetry_tracing"
   #
   #     tracing = Backhop::OpenTelemetryTracing.new
-  #     retrier = Backhop::Bunny::Retrier.new(channel, queue: "orders", policy: policy, on_event: tracing)
+  #     retrier = Backhop::Bunny::Retrier.new(
+  #       channel, queue: "orders", policy: policy, on_event: tracing
+  #     )
   #     retrier.subscribe(tracing.wrap { |message| handle(message) })
   #
   # An attempt's span belongs to the publisher's trace: all copies keep the message's traceparent.
