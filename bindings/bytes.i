@@ -56,13 +56,14 @@ static bh_status bh_fill(bh_event *event, bh_event_kind kind, bh_bytes queue, bh
 
 /* Sets an event from a message and its handler, or from its plan, in one call; like bh_fill. */
 %extend bh_event {
-    bh_status fill_message(bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered, int64_t now_ms,
-                           bh_bytes error_class, bh_bytes error, int64_t duration_us) {
+    bh_status fill_message(bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered,
+                           int64_t now_ms, bh_bytes error_class, bh_bytes error, int64_t duration_us) {
         bh_status status = bh_fill($self, kind, queue, error_class, error, duration_us);
         return status == BH_OK ? bh_event_set_history($self, history, redelivered, now_ms) : status;
     }
 #ifndef SWIGJAVASCRIPT /* Node's copies keep the plan's results, and not the plan */
-    bh_status fill_plan(bh_event_kind kind, bh_bytes queue, const bh_plan *plan, bh_bytes error_class, int64_t duration_us) {
+    bh_status fill_plan(bh_event_kind kind, bh_bytes queue, const bh_plan *plan, bh_bytes error_class,
+                        int64_t duration_us) {
         bh_status status = bh_fill($self, kind, queue, error_class, bh_str(""), duration_us);
         return status == BH_OK ? bh_event_set_plan($self, plan) : status;
     }

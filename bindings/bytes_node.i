@@ -263,8 +263,8 @@ struct room {
 /* A delivery that is settled as it comes, in one call: its entry, or the status of a failure, which
  * is below 0. */
 %extend bh_ledger {
-    int64_t arrive_settled(int64_t channel, int64_t delivery_tag, bh_action action, int64_t rung_ms, bh_bytes id, bh_bytes exchange,
-                           bh_bytes routing_key) {
+    int64_t arrive_settled(int64_t channel, int64_t delivery_tag, bh_action action, int64_t rung_ms, bh_bytes id,
+                           bh_bytes exchange, bh_bytes routing_key) {
         int64_t entry = 0;
         bh_status status = bh_ledger_arrive($self, channel, delivery_tag, &entry);
         if (status == BH_OK)
@@ -284,7 +284,8 @@ struct numbers {
 %typemap(in) numbers {
     napi_typedarray_type type;
     void *data = nullptr;
-    if (napi_get_typedarray_info(env, $input, &type, &$1.count, &data, nullptr, nullptr) != napi_ok || type != napi_float64_array)
+    if (napi_get_typedarray_info(env, $input, &type, &$1.count, &data, nullptr, nullptr) != napi_ok ||
+        type != napi_float64_array)
         SWIG_exception_fail(SWIG_TypeError, "argument $argnum of $symname is no Float64Array");
     $1.data = static_cast<double *>(data);
 }
@@ -293,7 +294,8 @@ struct numbers {
         bh_step step;
         bh_ledger_next($self, now_ms, may_publish, &step);
         const int64_t all[] = {
-            step.entry, step.channel, step.tag, step.event, step.status, step.delay_ms, step.count, bh_ledger_due_ms($self),
+            step.entry, step.channel, step.tag, step.event, step.status, step.delay_ms, step.count,
+            bh_ledger_due_ms($self),
         };
         for (size_t i = 0; i < sizeof all / sizeof all[0] && i < out.count; i++)
             out.data[i] = static_cast<double>(all[i]);
@@ -362,8 +364,8 @@ struct bh_filling {
     /* Fills the event anew, as bh_fill, and leaves out empty texts and zeros. Counts it if `metrics`
      * is set. Returns its level, or a status below 0. */
     int64_t fill(bh_event_kind kind, bh_bytes queue, bh_bytes id, int64_t attempts, int64_t delay_ms, int64_t count,
-                 bh_bytes reason, bh_bytes error_class, bh_bytes error, bh_bytes text, bh_bytes cause, int64_t duration_us,
-                 int64_t status, bh_bytes connection, int64_t deferrals, bh_metrics *metrics) {
+                 bh_bytes reason, bh_bytes error_class, bh_bytes error, bh_bytes text, bh_bytes cause,
+                 int64_t duration_us, int64_t status, bh_bytes connection, int64_t deferrals, bh_metrics *metrics) {
         bh_filling filling = {$self, bh_fill($self, kind, queue, error_class, error, duration_us)};
         filling.string(BH_FIELD_ID, id);
         filling.number(BH_FIELD_ATTEMPTS, attempts);

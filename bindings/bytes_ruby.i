@@ -114,7 +114,8 @@ static VALUE bh_set_header(const bh_header *header, VALUE headers)
         VALUE copy = rb_hash_new();
         struct bh_copying copying = {$self, copy};
         if (!NIL_P(headers))
-            rb_hash_foreach(headers = rb_convert_type(headers, T_HASH, "Hash", "to_hash"), bh_copy_header, (VALUE)&copying);
+            rb_hash_foreach(headers = rb_convert_type(headers, T_HASH, "Hash", "to_hash"), bh_copy_header,
+                            (VALUE)&copying);
         bh_header header;
         for (size_t i = 0; bh_plan_header($self, i, &header) == BH_OK; i++)
             rb_hash_aset(copy, rb_enc_interned_str(header.name.data, (long)header.name.size, rb_utf8_encoding()),

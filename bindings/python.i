@@ -49,14 +49,16 @@ static bh_status bh_push(bh_delivery *delivery, bh_bytes name, PyObject *value, 
         bh_bytes text;
         if (bh_in(value, &text, &owner))
             return BH_ERR_ARGUMENT;
-        bh_status status = bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_STRING, .name = name, .string = text});
+        bh_status status = bh_delivery_push(delivery,
+                                            &(bh_value){.type = BH_TYPE_STRING, .name = name, .string = text});
         Py_DecRef(owner);
         return status;
     }
     if (value == Py_None)
         return bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_VOID, .name = name});
     if (PyBool_Check(value))
-        return bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_BOOLEAN, .name = name, .integer = value == Py_True});
+        return bh_delivery_push(delivery,
+                                &(bh_value){.type = BH_TYPE_BOOLEAN, .name = name, .integer = value == Py_True});
     if (PyDict_CheckExact(value) || PyList_CheckExact(value)) {
         *inside = value;
         Py_IncRef(value);
@@ -179,8 +181,8 @@ static PyObject *set_properties(bh_delivery *delivery, PyObject *handle, PyObjec
 }
 %}
 
-PyObject *set_properties(bh_delivery *delivery, PyObject *handle, PyObject *properties, PyObject *names, PyObject *blank,
-                         PyObject *other);
+PyObject *set_properties(bh_delivery *delivery, PyObject *handle, PyObject *properties, PyObject *names,
+                         PyObject *blank, PyObject *other);
 
 /* Pushes a dict, or an iterator of pairs; gives the status. The handle is the delivery, for
  * `other`. */

@@ -332,8 +332,8 @@ void bh_metric_describe(int metric, bh_metric_info *out);
 %extend bh_metrics {
     bh_status add_error_type(bh_bytes error_class);
     bh_status observe(const bh_event *event);
-    bh_status count_message(bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered, int64_t now_ms,
-                            bh_bytes error_class, int64_t duration_us);
+    bh_status count_message(bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered,
+                            int64_t now_ms, bh_bytes error_class, int64_t duration_us);
     bh_status count_copy(bh_event_kind kind, bh_bytes queue, int64_t attempts, int64_t delay_ms, bh_bytes reason,
                          bh_bytes error_class, int64_t duration_us);
     bh_status set(bh_metric metric, int64_t value);

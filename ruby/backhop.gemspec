@@ -12,9 +12,9 @@ Gem::Specification.new do |spec|
   spec.version = File.read(version.find { |path| File.exist?(path) }).strip
   spec.summary = "Retries for RabbitMQ consumers: later each time, only to the queue that failed, never lost"
   spec.description = <<~TEXT
-    A handler fails; its message goes away, waits in the broker, and comes back: later each time, with jitter, only to the
-    queue that failed, unchanged, and never lost. After the last attempt it is parked where a person can look at it. Over
-    Bunny, in Kicks and Sneakers workers, or with a worker of its own.
+    A handler fails; its message goes away, waits in the broker, and comes back: later each time, with jitter, only to
+    the queue that failed, unchanged, and never lost. After the last attempt it is parked where a person can look at
+    it. Over Bunny, in Kicks and Sneakers workers, or with a worker of its own.
   TEXT
   spec.authors = ["The Backhop authors"]
   spec.license = "MIT"

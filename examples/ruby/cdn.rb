@@ -39,7 +39,9 @@ module CDN
       @refused = 0
       @peak = peak
       @ends = nil
-      @server = WEBrick::HTTPServer.new(BindAddress: "127.0.0.1", Port: 0, AccessLog: [], Logger: WEBrick::Log.new(File::NULL))
+      @server = WEBrick::HTTPServer.new(
+        BindAddress: "127.0.0.1", Port: 0, AccessLog: [], Logger: WEBrick::Log.new(File::NULL)
+      )
       @server.mount("/", Servlet, self)
       Thread.new { @server.start }
     end

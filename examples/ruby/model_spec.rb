@@ -17,7 +17,9 @@ RSpec.describe "The purge" do
       attempts << event.attempt if event.name == :failed
       parked << event if event.name == :parked
     end
-    retrier = Backhop::Bunny::Retrier.new(channel, queue: "purges", policy: policy, work_queue: :quorum, on_event: on_event)
+    retrier = Backhop::Bunny::Retrier.new(
+      channel, queue: "purges", policy: policy, work_queue: :quorum, on_event: on_event
+    )
     retrier.declare
     channel.default_exchange.publish("/index.html", routing_key: "purges")
     retrier.subscribe { raise "507 queue is full" }

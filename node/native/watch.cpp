@@ -102,7 +102,8 @@ private:
         napi_env env = self->Env();
         Napi::HandleScope scope(env);
         napi_value result, error;
-        napi_status status = napi_make_callback(env, nullptr, self->Value(), self->callback_.Value(), 0, nullptr, &result);
+        napi_status status =
+            napi_make_callback(env, nullptr, self->Value(), self->callback_.Value(), 0, nullptr, &result);
         if (status == napi_pending_exception && napi_get_and_clear_last_exception(env, &error) == napi_ok)
             napi_fatal_exception(env, error); /* as what a timer's callback throws */
     }

@@ -10,8 +10,8 @@ const { inspect } = require('node:util')
 
 const DIRECTORY = process.env.BACKHOP_VECTORS
 const TYPES = new Set([
-  'boolean', 'int8', 'uint8', 'int16', 'uint16', 'int32', 'uint32', 'int64', 'uint64', 'float', 'double', 'decimal', 'string',
-  'bytes', 'timestamp', 'void', 'array', 'table'
+  'boolean', 'int8', 'uint8', 'int16', 'uint16', 'int32', 'uint32', 'int64', 'uint64', 'float', 'double', 'decimal',
+  'string', 'bytes', 'timestamp', 'void', 'array', 'table'
 ])
 const INTEGERS = new Set(['int8', 'uint8', 'int16', 'uint16', 'int32', 'uint32', 'int64', 'uint64', 'timestamp'])
 

@@ -88,7 +88,9 @@ let tag = 0
 
 function copyOf (id, { replayed, content = 'content', channel = 'channel', isOpen = () => true } = {}) {
   const settled = []
-  const plan = { action: replayed ? 'replay' : 'retry', delay: 100, rung: 0, exchange: 'wait', routingKey: 'key', mandatory: true }
+  const plan = {
+    action: replayed ? 'replay' : 'retry', delay: 100, rung: 0, exchange: 'wait', routingKey: 'key', mandatory: true
+  }
   const original = {
     channel, tag: ++tag, get isOpen () { return isOpen() }, settle: action => settled.push(action)
   }

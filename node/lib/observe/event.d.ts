@@ -107,7 +107,8 @@ export interface Event {
  */
 export type EventName =
   | 'delivered' | 'succeeded' | 'failed' | 'retried' | 'throttled' | 'deferred' | 'parked' | 'dropped' | 'replayed'
-  | 'returned' | 'nacked' | 'unconfirmed' | 'refused' | 'stale' | 'connected' | 'unavailable' | 'disconnected' | 'blocked' | 'unblocked'
+  | 'returned' | 'nacked' | 'unconfirmed' | 'refused' | 'stale' | 'connected' | 'unavailable' | 'disconnected'
+  | 'blocked' | 'unblocked'
   | 'cancelled' | 'busy' | 'breaker_opened' | 'breaker_half_open' | 'breaker_closed' | 'early' | 'missed' | 'drained'
 
 /** Metrics or traces of `backhop/prom-client` or `backhop/opentelemetry`, for `onEvent`. */

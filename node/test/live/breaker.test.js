@@ -115,7 +115,9 @@ describe('a breaker', NEEDS_BROKER, () => {
     await broker.holds(own, 0)
   }
 
-  it('that is open for long cancels its consumer, and its messages wait without an attempt', { long: true }, async () => {
+  it('that is open for long cancels its consumer, and its messages wait without an attempt', {
+    long: true
+  }, async () => {
     const all = await Promise.all(Object.keys(ALL).filter(name => name !== 'worker').map(holding))
     const { hrtime } = process // the clock of breakers
     let lead = 0

@@ -205,7 +205,9 @@ class Broker {
   /** Takes all messages until the queue reports none: then no more is on its way. */
   async all (queue) {
     const bodies = []
-    for (let message; (message = await this.channel.get(queue, { noAck: true }));) bodies.push(message.content.toString())
+    for (let message; (message = await this.channel.get(queue, { noAck: true }));) {
+      bodies.push(message.content.toString())
+    }
     return bodies
   }
 
@@ -277,6 +279,7 @@ function stranger (name) {
 }
 
 module.exports = {
-  Broker, CONNECTS, LIMIT, NEEDS_BROKER, NEEDS_CTL, PATIENCE, QUICK, URL: URL_OF_BROKER, VERSION, amqplibUrl, control, describe, importing,
+  Broker, CONNECTS, LIMIT, NEEDS_BROKER, NEEDS_CTL, PATIENCE, QUICK, URL: URL_OF_BROKER, VERSION, amqplibUrl, control,
+  describe, importing,
   it, stranger, until, withVhost
 }

@@ -97,7 +97,8 @@ const ENDINGS = {
   'retry-after': throws(() => new RetryAfter('60s', 'boom')),
   throttled: throws(() => new Throttled('60s', 'boom')),
   'retry-after-http-none': throws(() => new RetryAfter(null, new Error('boom'))),
-  'rejects-value': CASES.find(({ id }) => id === 'rejects-value').raises.node.map(name => [name, () => Promise.reject(VALUES[name])]),
+  'rejects-value': CASES.find(({ id }) => id === 'rejects-value').raises.node
+    .map(name => [name, () => Promise.reject(VALUES[name])]),
   'rejects-text': throws(() => 'boom'),
   'returns-unfinished': [
     ...CASES.find(({ id }) => id === 'returns-unfinished').raises.node.map(name => [name, () => UNFINISHED[name]()]),
@@ -210,7 +211,9 @@ class Play {
     const { timeout_ms: timeout, id } = this.story
     if (timeout) this.carrier.settings = { timeout, ...id === 'busy' ? { concurrency: 1 } : {} }
     if (this.carrier.retrier) await this.carrier.retrier.declare()
-    if (id === 'blocks-loop' && this.carrier.connection) this.lost = once(this.carrier.connection, 'close').catch(() => {})
+    if (id === 'blocks-loop' && this.carrier.connection) {
+      this.lost = once(this.carrier.connection, 'close').catch(() => {})
+    }
     const handle = id === 'returns-unfinished' ? message => this.ends(message) : this.handle
     await storage.run('of the run', () => this.carrier.begin(handle))
   }
@@ -265,7 +268,8 @@ class Play {
   }
 
   async saw (body, attempt) {
-    await until(() => this.seen.some(([of, number], i) => i && of === body && number === attempt), `${body}, attempt ${attempt}`)
+    await until(() => this.seen.some(([of, number], i) => i && of === body && number === attempt),
+      `${body}, attempt ${attempt}`)
   }
 
   async check ({ message, counted, events, level, consumer, delay_ms_least: least = 0, copy, text }, kind) {
@@ -291,10 +295,13 @@ class Play {
     // closed then.
     if (id === 'nacks-itself') events = events.filter(name => name !== 'cancelled')
     if (id === 'busy') events = ['delivered', 'failed', 'busy', 'retried'] // events are taken after the handler
-    await until(() => isWithin(events, this.events.map(({ name }) => name)), () => `${events} within ${this.events.join('\n')}`)
+    await until(() => isWithin(events, this.events.map(({ name }) => name)),
+      () => `${events} within ${this.events.join('\n')}`)
     // On a busy machine, a handler with a time limit is "busy" too.
     const about = this.events.filter(({ name }) => name !== 'connected' && (name !== 'busy' || events.includes(name)))
-    if (level && this.isLogged) assert.equal(ORDER[Math.max(...about.map(event => ORDER.indexOf(event.level)))], level, about.join('\n'))
+    if (level && this.isLogged) {
+      assert.equal(ORDER[Math.max(...about.map(event => ORDER.indexOf(event.level)))], level, about.join('\n'))
+    }
     if (error) assert.ok(this.event('failed').errorText.includes(error), this.event('failed').errorText)
     if (reason) assert.equal(this.event('parked').reason, reason)
     if (least) assert.ok(this.event(message).delay >= least)
@@ -378,7 +385,8 @@ describe(`the contract, ${rehearsed}`, {}, () => {
         }, 'first', { policy: new Policy({ initial, jitter, maxAttempts }), headers: { tenant: 'acme' } })
         const { message, counted, delay_ms_least: least = 0 } = story.expect
         const [first, second] = rehearsal
-        const wanted = { acknowledged: 'ack', retried: 'retry', deferred: 'defer', parked: 'park', dropped: 'drop' }[message]
+        const wanted =
+          { acknowledged: 'ack', retried: 'retry', deferred: 'defer', parked: 'park', dropped: 'drop' }[message]
         assert.equal(first.plan.action, wanted)
         if (wanted === 'retry') assert.equal(second.number, counted ? 2 : 1)
         assert.ok(first.delay >= least)

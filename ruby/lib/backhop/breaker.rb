@@ -156,8 +156,9 @@ module Backhop
     def check_serves(topology)
       return if !by_key? || topology.native.defers == 1
 
-      raise StrategyError, "breaker #{name.inspect} is by key, and with strategy #{topology.strategy.inspect} no message can " \
-                           "wait without an attempt: take strategy :ladder, or a breaker without a key"
+      raise StrategyError,
+            "breaker #{name.inspect} is by key, and with strategy #{topology.strategy.inspect} no message can " \
+            "wait without an attempt: take strategy :ladder, or a breaker without a key"
     end
 
     # Requests the permit to call a handler with a message now. Raises what the key raises.
@@ -226,13 +227,14 @@ module Backhop
       when String then key
       when Symbol, Integer then key.to_s
       else
-        raise InvalidArgumentError, "the key of breaker #{name.inspect} is #{Text.shown(key)}: give a String, Symbol or Integer"
+        raise InvalidArgumentError,
+              "the key of breaker #{name.inspect} is #{Text.shown(key)}: give a String, Symbol or Integer"
       end
     end
 
     def end_call(permit, now_ms, kind, error = nil, retry_after_ms = 0, whole_queue = 0)
-      @native.record(permit.key || "", permit.generation, permit.number, kind, [now_ms - permit.at_ms, 0].max, retry_after_ms,
-                     whole_queue, error ? Outcomes.class_name(error) : "", now_ms)
+      @native.record(permit.key || "", permit.generation, permit.number, kind, [now_ms - permit.at_ms, 0].max,
+                     retry_after_ms, whole_queue, error ? Outcomes.class_name(error) : "", now_ms)
     end
   end
 end

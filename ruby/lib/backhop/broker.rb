@@ -28,7 +28,8 @@ module Backhop
       # @raise [StateError] if the gem was built without the command, which has the model
       # @raise [Error] if the version or clock is unknown
       def initialize(version: "4.3", clock: :skip)
-        program = $LOAD_PATH.map { |path| File.join(path, "backhop/bin/backhop") }.find { |path| File.executable?(path) }
+        programs = $LOAD_PATH.map { |path| File.join(path, "backhop/bin/backhop") }
+        program = programs.find { |path| File.executable?(path) }
         program or raise StateError, "this gem was built without the command, which has the model: install " \
                                      "librabbitmq-dev, libjansson-dev, libyaml-dev and libmicrohttpd-dev, then " \
                                      "gem pristine backhop --extensions"

@@ -8,8 +8,9 @@ module Backhop
     def self.policies(given)
       Checks.object(given, "policies", Hash).each do |key, policy|
         unless key.is_a?(Module) || key.respond_to?(:call)
-          raise InvalidArgumentError, "policies has #{Text.shown(key)}: give classes of exceptions, or predicates that " \
-                                      "take an exception"
+          raise InvalidArgumentError,
+                "policies has #{Text.shown(key)}: give classes of exceptions, or predicates that " \
+                "take an exception"
         end
         Checks.object(policy, "policies: that of #{Text.shown(key)}", Policy)
       end
@@ -21,8 +22,9 @@ module Backhop
       list.each do |each|
         next if each.is_a?(Module) || each.respond_to?(:call)
 
-        raise InvalidArgumentError, "#{name} holds #{Text.shown(each)}: give classes of exceptions, or predicates that " \
-                                    "take an exception"
+        raise InvalidArgumentError,
+              "#{name} holds #{Text.shown(each)}: give classes of exceptions, or predicates that " \
+              "take an exception"
       end
       list.dup.freeze
     end
@@ -85,7 +87,8 @@ module Backhop
     # Returns the outcome of a RetryAfter, its delay, and whether it opens the breaker.
     def wait_of(exception)
       is_throttled = FailureRules.of?(exception, Throttled)
-      [is_throttled ? :throttled : :failed, Outcomes.delay_of(exception), is_throttled && Outcomes.whole_queue?(exception)]
+      [is_throttled ? :throttled : :failed, Outcomes.delay_of(exception),
+       is_throttled && Outcomes.whole_queue?(exception)]
     end
 
     # Returns true (park), or nil, a delay in seconds or a Throttled (retry). An exception that no
@@ -101,7 +104,10 @@ module Backhop
 
     # Returns the policy of the first key that matches.
     def policy_of(exception)
-      @policies.find { |key, _| key.is_a?(Module) ? FailureRules.of?(exception, key) : FailureRules.call(key, exception) }&.last
+      matching = @policies.find do |key, _|
+        key.is_a?(Module) ? FailureRules.of?(exception, key) : FailureRules.call(key, exception)
+      end
+      matching&.last
     end
   end
   private_constant :FailureRules

@@ -180,8 +180,8 @@ module Backhop
     private
 
     # The struct bh_past of the core.
-    Past = Struct.new(:attempts, :source, :first_failure_ms, :last_delay_ms, :deferrals, :replays, :crashes, :delivery_count,
-                      :acquired_count, :death_count, :last_error, :parked, :traceparent)
+    Past = Struct.new(:attempts, :source, :first_failure_ms, :last_delay_ms, :deferrals, :replays, :crashes,
+                      :delivery_count, :acquired_count, :death_count, :last_error, :parked, :traceparent)
     private_constant :Past
 
     def past = Past.new(*@native.past)

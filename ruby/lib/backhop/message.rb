@@ -133,6 +133,8 @@ module Backhop
     def deaths = history.deaths
 
     # @return [String]
-    def inspect = "#<#{self.class} #{event_id.inspect} of queue #{queue.inspect}, attempt #{attempt}, #{body.bytesize} bytes>"
+    def inspect
+      "#<#{self.class} #{event_id.inspect} of queue #{queue.inspect}, attempt #{attempt}, #{body.bytesize} bytes>"
+    end
   end
 end

@@ -36,8 +36,9 @@ module Backhop
       ms = Times.read(delay) || (delay.is_a?(String) && Native.bh_retry_after_ms(delay, Times.since_epoch(Time.now)))
       return Times.seconds(ms) if ms && !ms.negative?
 
-      raise InvalidArgumentError, "the delay of RetryAfter is #{Text.shown(delay)}: give seconds of 0 or more, a text as " \
-                                  "\"30s\", a Time, or the value of HTTP's header Retry-After"
+      raise InvalidArgumentError,
+            "the delay of RetryAfter is #{Text.shown(delay)}: give seconds of 0 or more, a text as " \
+            "\"30s\", a Time, or the value of HTTP's header Retry-After"
     end
   end
 

@@ -70,7 +70,9 @@ module Backhop
       # @param policy [Policy, nil] nil: the topology's own
       # @api private
       def end_of(history, topology, name, policy = nil)
-        number = Native.bh_plan_outcome(history.native, (policy || topology.policy).native, topology.native, outcome(name))
+        number = Native.bh_plan_outcome(
+          history.native, (policy || topology.policy).native, topology.native, outcome(name)
+        )
         Native.bh_event_name(Native.bh_event_of(number)).to_sym
       end
 

@@ -72,7 +72,8 @@ module Backhop
         became = error&.inspect || { ack: "ok", defer: "deferred" }[plan.action]
         again = delay.positive? ? "again in #{Times.duration(delay)}" : nil
         state = breaker && "breaker #{breaker.to_s.tr("_", "-")}"
-        "attempt #{number.to_s.rjust(2)} after #{Times.duration(at).rjust(12)}: #{[became, again, state].compact.join(", ")}"
+        ending = [became, again, state].compact.join(", ")
+        "attempt #{number.to_s.rjust(2)} after #{Times.duration(at).rjust(12)}: #{ending}"
       end
     end
 
@@ -143,9 +144,10 @@ module Backhop
     # @return [Rehearsal]
     # @raise [Exception] what ends the program, or a failed assertion of RSpec or Minitest
     # @raise [Error] if an option has a wrong value; see {Worker#initialize}
-    def self.rehearse(body = "", queue: "work", policy: Policy.new, strategy: :ladder, never: [], only: [], policies: {},
-                      exchange: "", routing_key: queue, headers: {}, properties: {}, legacy_counter: nil, wait_queues: [],
-                      breaker: nil, clock: Clock.new, random: SeededRandom.new, most_attempts: 100, &handler)
+    def self.rehearse(body = "", queue: "work", policy: Policy.new, strategy: :ladder, never: [], only: [],
+                      policies: {}, exchange: "", routing_key: queue, headers: {}, properties: {}, legacy_counter: nil,
+                      wait_queues: [], breaker: nil, clock: Clock.new, random: SeededRandom.new, most_attempts: 100,
+                      &handler)
       Checks.callable(handler, "the handler")
       Checks.integer(most_attempts, "most_attempts", (1..))
       topology = Topology.of(queue, policy, nil, policies, strategy: strategy)
@@ -243,7 +245,8 @@ module Backhop
     # @api private
     class Play
       # Failed assertions of a test end the rehearsal.
-      ASSERTIONS = %w[RSpec::Expectations::ExpectationNotMetError RSpec::Mocks::MockExpectationError Minitest::Assertion].freeze
+      ASSERTIONS =
+        %w[RSpec::Expectations::ExpectationNotMetError RSpec::Mocks::MockExpectationError Minitest::Assertion].freeze
       private_constant :ASSERTIONS
 
       def initialize(decider, clock, course, body, handler, calls)

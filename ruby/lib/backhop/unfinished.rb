@@ -17,7 +17,8 @@ module Backhop
       def error_of(value)
         case value
         # Most handlers return one of these. A Waiter is of a process that the handler detached.
-        when nil, true, false, String, Symbol, Numeric, Array, Hash, Process::Waiter, Enumerator::ArithmeticSequence then nil
+        when nil, true, false, String, Symbol, Numeric, Array, Hash, Process::Waiter,
+             Enumerator::ArithmeticSequence then nil
         when Thread then of_thread(value)
         when Enumerator then unfinished("an Enumerator, and nothing runs its block", "call each")
         when Method then unfinished("a Method, and nothing calls it", "call it")
@@ -32,7 +33,8 @@ module Backhop
       private
 
       def unfinished(what, remedy)
-        StateError.new("the handler returned #{what}: #{remedy} in the handler, or return nil if its work is no part of it")
+        advice = "#{remedy} in the handler, or return nil if its work is no part of it"
+        StateError.new("the handler returned #{what}: #{advice}")
       end
 
       def of_thread(thread)

@@ -34,10 +34,10 @@ module Backhop
     CLOCK = Time.method(:now)
     NOTHING = [WaitTimeoutError.status, StateError.status].freeze
     NO_LIBRABBITMQ = <<~TEXT.tr("\n", " ").strip
-      this Backhop was built without librabbitmq, which its Worker needs (Backhop::Bunny and Backhop::Kicks do not): install
-      librabbitmq 0.11 or newer, OpenSSL and pkg-config (Debian and Ubuntu: librabbitmq-dev libssl-dev pkg-config, Fedora:
-      librabbitmq-devel openssl-devel pkgconf, Homebrew: rabbitmq-c openssl pkgconf), then:
-      gem install --platform ruby backhop -- --with-librabbitmq
+      this Backhop was built without librabbitmq, which its Worker needs (Backhop::Bunny and Backhop::Kicks do not):
+      install librabbitmq 0.11 or newer, OpenSSL and pkg-config (Debian and Ubuntu: librabbitmq-dev libssl-dev
+      pkg-config, Fedora: librabbitmq-devel openssl-devel pkgconf, Homebrew: rabbitmq-c openssl pkgconf), then: gem
+      install --platform ruby backhop -- --with-librabbitmq
     TEXT
     private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :LOOK_AFTER, :CLOCK, :NOTHING, :NO_LIBRABBITMQ
 
@@ -99,11 +99,12 @@ module Backhop
     # @raise [NoLibrabbitmqError] if this Backhop was built without librabbitmq; the text says what
     #   to install
     # @raise [URIError] if a URI is malformed
-    def initialize(uri, queue: nil, policy: nil, topology: nil, strategy: nil, queue_type: nil, namespace: nil, series: nil,
-                   stripes: nil, work_queue: nil, work_queue_arguments: nil, threads: 8, prefetch: 100, never: [], only: [],
-                   policies: {}, mode: :create, ca_file: nil, cert: nil, key: nil, connect_timeout: 10,
-                   confirm_timeout: 30, back_off: nil, drain: 20, timeout: nil, breaker: nil, on_event: nil,
-                   retry_events: false, fail_fast: true, logger: nil, legacy_counter: nil, wait_queues: [])
+    def initialize(uri, queue: nil, policy: nil, topology: nil, strategy: nil, queue_type: nil, namespace: nil,
+                   series: nil, stripes: nil, work_queue: nil, work_queue_arguments: nil, threads: 8, prefetch: 100,
+                   never: [], only: [], policies: {}, mode: :create, ca_file: nil, cert: nil, key: nil,
+                   connect_timeout: 10, confirm_timeout: 30, back_off: nil, drain: 20, timeout: nil, breaker: nil,
+                   on_event: nil, retry_events: false, fail_fast: true, logger: nil, legacy_counter: nil,
+                   wait_queues: [])
       @topology = Topology.of(queue, policy, topology, policies,
                               strategy:, queue_type:, namespace:, series:, stripes:, work_queue:,
                               work_queue_arguments:)

@@ -44,7 +44,9 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         }
         original = broker.queue
         [queue, original].each do |each|
-          broker.publish("", each, headers: headers, user_id: "guest", expiration: "600000", delivery_mode: 1, **properties)
+          broker.publish(
+            "", each, headers: headers, user_id: "guest", expiration: "600000", delivery_mode: 1, **properties
+          )
         end
         copy = consuming(client, URL, queue, Handler.new(Backhop::Park.new("why")), **options) { broker.get(parked)[1] }
         before = broker.get(original)[1]
@@ -208,7 +210,8 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
             broker.publish("one", queue)
             broker.publish_deep("deep", queue, levels)
             broker.publish("two", queue)
-            until_true { broker.count(parked) == (left.call ? 2 : 3) } # a thread may get a larger stack of one that ended
+            # A thread may get the larger stack of one that ended.
+            until_true { broker.count(parked) == (left.call ? 2 : 3) }
             broker.publish("three", queue)
             until_true { broker.count(parked) == (left.call ? 3 : 4) }
             until_true { consumer.retrier.pending.zero? }
@@ -440,7 +443,10 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         bunny_queue = consumer.channel.queue(queue, no_declare: true)
         blocks.each do |block|
           broker.publish("body", queue, message_id: "7")
-          until_true { bunny_queue.pop(manual_ack: true).then { |delivery| delivery[0] && (block.call(*delivery) || true) } }
+          until_true do
+            delivery = bunny_queue.pop(manual_ack: true)
+            delivery[0] && (block.call(*delivery) || true)
+          end
         end
       end
       expect(got.values_at(:one, :four, :method)).to all(be_a(Backhop::Bunny::Message).and(have_attributes(id: "7")))
@@ -528,7 +534,8 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
       copy = Backhop::Bunny::Copy.new(plan, { headers: plan.copy_headers(nil) }, "", nil)
       heard = Queue.new
       listener = double
-      allow(listener).to receive(:notify) { |name, _, number| heard << number if name == :confirmed } # all are returned first
+      # All are returned first.
+      allow(listener).to receive(:notify) { |name, _, number| heard << number if name == :confirmed }
       confirming = Backhop::Bunny::ConfirmChannel.new(connection, decider.topology, listener) { 1 }
       confirming.publish(copy)
       expect(heard.pop).to eq(1)
@@ -562,7 +569,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
       expect(Array.new(events.size) { events.pop.name }).to eq(%i[delivered failed parked delivered failed parked])
     end
 
-    it "closes no channel twice where its close was answered too late, for which the broker would close the connection" do
+    it "closes no channel twice if its close was answered too late: the broker would close the connection" do
       told = StringIO.new
       connection = Bunny.new(proxy.url, **PATIENT, continuation_timeout: 2000, logger: Logger.new(told)).start
       channel = Backhop::Bunny::Channels.open(connection)

@@ -180,7 +180,8 @@ module Carriers
       ::Sneakers.error_reporters.clear
     end
 
-    def initialize(url, queue, handler, threads: THREADS, timeout: nil, **options) # rubocop:disable Lint/UnusedMethodArgument
+    def initialize(url, queue, handler, threads: THREADS, **options)
+      options.delete(:timeout) # the worker of Kicks has none
       @connection = Bunny.new(url, network_recovery_interval: 0.1, logger: Logger.new(IO::NULL))
       kind = Class.new do
         include ::Sneakers::Worker
@@ -208,7 +209,9 @@ module Carriers
     end
   end
 
-  ALL = { "run" => Run, "serve" => Serve, "bunny-subscribe" => Subscribe, "bunny-wrap" => Wrap, "kicks" => OfKicks }.freeze
+  ALL = {
+    "run" => Run, "serve" => Serve, "bunny-subscribe" => Subscribe, "bunny-wrap" => Wrap, "kicks" => OfKicks
+  }.freeze
 
   # Returns why a carrier cannot be played here; nil if it can.
   def self.missing(name)

@@ -24,7 +24,8 @@ RSpec.describe "The examples", :long, skip: NEEDS_BROKER do
 
   def command(name)
     paths = $LOAD_PATH.grep(%r{backhop|ruby/lib|build}).flat_map { |path| ["-I", path] }
-    [{ "AMQP_URL" => @url }, RbConfig.ruby, "-w", *paths, File.expand_path("../../../examples/ruby/#{name}.rb", __dir__)]
+    program = File.expand_path("../../../examples/ruby/#{name}.rb", __dir__)
+    [{ "AMQP_URL" => @url }, RbConfig.ruby, "-w", *paths, program]
   end
 
   def expect_all_purged(name)
@@ -102,8 +103,9 @@ RSpec.describe "The examples", :long, skip: NEEDS_BROKER do
 
   it "end as their comments have it", :worker do
     lines = Open3.capture2(*command("outcomes")).first.lines(chomp: true)
-    expect(lines.drop(1)).to eq(["429: acked after 2", "503: acked after 2", "404: parked after 1", "410: dropped after 1",
-                                 "500: acked after 2"])
+    expect(lines.drop(1)).to eq(
+      ["429: acked after 2", "503: acked after 2", "404: parked after 1", "410: dropped after 1", "500: acked after 2"]
+    )
   end
 
   it "have a spec that passes: rehearsal_spec" do

@@ -108,7 +108,8 @@ RSpec.describe "One interface", skip: NEEDS_BROKER do
     broker.publish("body", queue)
     given = { **options, on_event: ->(_) { raise KeyError, "no" } }
     consuming(BunnyClient, URL, queue, Handler.failing(3), **given) { broker.bodies(parked, 1) }
-    expect(log.string).to include(*%w[retried parked].map { |at| "a listener failed at #{at} of \"#{queue}\": KeyError: no" })
+    lines = %w[retried parked].map { |at| "a listener failed at #{at} of \"#{queue}\": KeyError: no" }
+    expect(log.string).to include(*lines)
     expect(broker.count(queue)).to eq(0)
   end
 
@@ -125,7 +126,9 @@ RSpec.describe "One interface", skip: NEEDS_BROKER do
     it "lets other handlers settle before it ends where one exits" do
       %w[exit slow].each { |body| broker.publish(body, queue) }
       slow = Queue.new
-      worker = Backhop::Worker.new(URL, queue: queue, **options, threads: 2, drain: PATIENCE, connect_timeout: PATIENCE / 2)
+      worker = Backhop::Worker.new(
+        URL, queue: queue, **options, threads: 2, drain: PATIENCE, connect_timeout: PATIENCE / 2
+      )
       run = Thread.new do
         worker.run do |message|
           if message.body == "slow"

@@ -123,7 +123,9 @@ RealKicks::VERSIONS.each_key do |kicks|
       payloads = %w[ack reject requeue raise bunny timeout error later park never drop thread]
       twice = %w[reject requeue raise bunny timeout error later]
       told = work(payloads) do |so_far|
-        until_true { so_far.count { |each| each[:saw] } >= payloads.size + twice.size && broker.count("#{queue}.parked") == 2 }
+        until_true do
+          so_far.count { |each| each[:saw] } >= payloads.size + twice.size && broker.count("#{queue}.parked") == 2
+        end
         until_true { so_far.any? { |each| each[:saw] == "later" && each[:attempt] == 2 } }
       end
       expect(payloads.to_h { |each| [each, seen(told, each).size] }).to eq(

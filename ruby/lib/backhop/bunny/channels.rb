@@ -239,7 +239,9 @@ module Backhop
           guard(connection).backhop_lock.synchronize do
             wait_for_closing(connection)
             transport = connection.transport
-            connection.create_channel(nil, threads, false, nil).extend(Opened).tap { |channel| channel.opened_on = transport }
+            channel = connection.create_channel(nil, threads, false, nil).extend(Opened)
+            channel.opened_on = transport
+            channel
           rescue ::Timeout::Error
             shut(transport) unless connection.blocked? # the broker does not answer while it blocks the connection
             raise
@@ -251,7 +253,8 @@ module Backhop
         # Returns true if Bunny makes the connection again, and has not opened its channels yet.
         # Bunny 3 goes on to return true while it calls the application's callbacks.
         def recovering?(connection)
-          connection.status != :open || (IS_BUNNY2 && (connection.recovering_from_network_failure? || restoring?(connection)))
+          connection.status != :open ||
+            (IS_BUNNY2 && (connection.recovering_from_network_failure? || restoring?(connection)))
         end
 
         # Ends a connection. Bunny's thread that reads it finds that at once, which it does not if

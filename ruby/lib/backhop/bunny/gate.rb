@@ -124,7 +124,9 @@ module Backhop
       # Gets the next step, with the lock.
       def step
         # The broker delivers the others again.
-        EarlierCalls.ended(@held.shift.original, Native::BH_ACTION_NONE) until @held.empty? || @held.first.original.here?
+        until @held.empty? || @held.first.original.here?
+          EarlierCalls.ended(@held.shift.original, Native::BH_ACTION_NONE)
+        end
         return [Native::BH_FLOW_REST] if @is_over
 
         now_ms = Times.monotonic_ms

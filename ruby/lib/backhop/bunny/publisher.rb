@@ -216,7 +216,8 @@ module Backhop
         count = size
         ending = Native.bh_ending_of(@channel.reply_code)
         if @ledger.close_publisher(@channel.number, ending, Times.monotonic_ms) == 1
-          emit(:unavailable, connection: "publish", cause: @reason, error: ChannelClosedError.new(@reason), count: count)
+          error = ChannelClosedError.new(@reason)
+          emit(:unavailable, connection: "publish", cause: @reason, error: error, count: count)
         end
         @channel = nil
         @retrier.doubt if ending == Native::BH_ENDING_MISSING
@@ -306,7 +307,9 @@ module Backhop
       # Ends the replays. Messages whose copies are not confirmed stay parked.
       def end_replays(error)
         replays = @copies.select { |_, copy| copy.replayed }
-        close_channels(@channels.select { |_, each| replays.each_value.any? { |copy| copy.original.beside?(each) } }.keys)
+        close_channels(
+          @channels.select { |_, each| replays.each_value.any? { |copy| copy.original.beside?(each) } }.keys
+        )
         end_copies(replays.keys).each { |copy| copy.replayed.call(error) }
       end
 
@@ -350,7 +353,9 @@ module Backhop
         delay = Times.seconds(delay_ms)
         text = @ledger.text(plan.exchange, plan.routing_key, @reason, @retrier.forgotten)
         error = Status.error(status, text)
-        return emit(event, text: text, error: error, id: plan.id, attempts: plan.attempts, delay: delay) unless copy.replayed
+        unless copy.replayed
+          return emit(event, text: text, error: error, id: plan.id, attempts: plan.attempts, delay: delay)
+        end
 
         return copy.replayed.call(error) if event == :refused
 

@@ -50,9 +50,9 @@ module Backhop
       # @raise [StrategyError] if the strategy cannot serve the policy, or a breaker by key
       # @raise [InvalidNameError] if a name is invalid
       def initialize(channel, queue: nil, policy: nil, topology: nil, strategy: nil, queue_type: nil, namespace: nil,
-                     series: nil, stripes: nil, work_queue: nil, work_queue_arguments: nil, mode: :create, never: [], only: [],
-                     policies: {}, legacy_counter: nil, wait_queues: [], confirm_timeout: 30, back_off: nil, breaker: nil,
-                     on_event: nil, clock: Time.method(:now), random: Random.method(:urandom))
+                     series: nil, stripes: nil, work_queue: nil, work_queue_arguments: nil, mode: :create, never: [],
+                     only: [], policies: {}, legacy_counter: nil, wait_queues: [], confirm_timeout: 30, back_off: nil,
+                     breaker: nil, on_event: nil, clock: Time.method(:now), random: Random.method(:urandom))
         unless channel.respond_to?(:connection)
           raise InvalidArgumentError, "channel is #{Text.shown(channel)}: give a Bunny::Channel, as " \
                                       "connection.create_channel gives it"
@@ -64,11 +64,13 @@ module Backhop
                            work_queue_arguments:)
         raise InvalidNameError, "Bunny cannot declare a queue with a line break" if made.queue.b.match?(/[\r\n]/)
 
-        super(made, mode:, never:, only:, policies:, legacy_counter:, wait_queues:, back_off:, breaker:, on_event:, clock:,
-                    random:)
+        super(made, mode:, never:, only:, policies:, legacy_counter:, wait_queues:, back_off:, breaker:, on_event:,
+                    clock:, random:)
         timeout_ms = Checks.time(confirm_timeout, "confirm_timeout", (1..Times::HOUR_MS))
         @connection = channel.connection
-        raise InvalidArgumentError, "the connection has no thread: make it without threaded: false" unless @connection.threaded?
+        unless @connection.threaded?
+          raise InvalidArgumentError, "the connection has no thread: make it without threaded: false"
+        end
 
         Channels.guard(@connection)
         @declared = Declared.of(@connection)

@@ -221,8 +221,8 @@ module Backhop
       end
 
       def end_program(error)
-        @retrier.emit(:cancelled, connection: "consume", cause: Outcomes.text(error), error: Status.error(StateError.status),
-                                  count: 0)
+        @retrier.emit(:cancelled, connection: "consume", cause: Outcomes.text(error),
+                                  error: Status.error(StateError.status), count: 0)
         finish(state_reason)
         HandlerCall.raise_in_main(error)
       end
@@ -248,7 +248,9 @@ module Backhop
         return if count.zero?
 
         queue = @retrier.topology.queue
-        Backhop.log(Logger::WARN) { "another thread ended #{count} idle threads of queue #{queue.inspect}: they are replaced" }
+        Backhop.log(Logger::WARN) do
+          "another thread ended #{count} idle threads of queue #{queue.inspect}: they are replaced"
+        end
       end
 
       # Ends the subscription. A thread of its own returns the held messages and cancels the
@@ -357,8 +359,8 @@ module Backhop
           @retrier.emit(:cancelled, connection: "consume", error: Status.error(status), count: 0)
         else
           error = @error.is_a?(Error) ? @error : ConnectionFailedError.new(Outcomes.text(@error))
-          @retrier.emit(:unavailable, connection: "consume", cause: Outcomes.text(@error), delay: Times.seconds(delay_ms),
-                                      error: error, count: 0)
+          @retrier.emit(:unavailable, connection: "consume", cause: Outcomes.text(@error),
+                                      delay: Times.seconds(delay_ms), error: error, count: 0)
         end
       end
 
@@ -429,7 +431,8 @@ module Backhop
       def follow_recovery
         lose(Native::BH_LOSS_CONNECTION)
         @looks ||= 0
-        return if Channels.recovering?(@connection) || !@connection.transport.open? || @retrier.outdated? || @channel.asking?
+        return if Channels.recovering?(@connection) || !@connection.transport.open?
+        return if @retrier.outdated? || @channel.asking?
 
         if !@is_cancelled && (@is_absent || @channel.consumed?)
           @transport = @connection.transport

@@ -156,8 +156,8 @@ module Backhop
     def log_error(name, message, error)
       native = Event.made(name)
       now_ms = Times.since_epoch(@clock.call)
-      Status.check(native.fill_message(Event.number(name), @queue, message.history.native, message.redelivered? ? 1 : 0, now_ms,
-                                       Outcomes.class_name(error), Outcomes.text(error), -1))
+      Status.check(native.fill_message(Event.number(name), @queue, message.history.native, message.redelivered? ? 1 : 0,
+                                       now_ms, Outcomes.class_name(error), Outcomes.text(error), -1))
     rescue *Outcomes::FAILURES # the message cannot be read
       Event.set(native, :error, Outcomes.text(error))
     ensure

@@ -17,7 +17,9 @@ module Backhop
 
     # A metric of the core's table.
     # @api private
-    Metric = Struct.new(:number, :kind, :name, :otel_name, :unit, :help, :labels, :otel_labels, :buckets, keyword_init: true)
+    Metric = Struct.new(
+      :number, :kind, :name, :otel_name, :unit, :help, :labels, :otel_labels, :buckets, keyword_init: true
+    )
 
     KINDS = { Native::BH_INSTRUMENT_COUNTER => :counter, Native::BH_INSTRUMENT_GAUGE => :gauge,
               Native::BH_INSTRUMENT_HISTOGRAM => :histogram }.freeze
