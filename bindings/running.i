@@ -286,7 +286,8 @@ typedef enum bh_arrival_kind { BH_ARRIVAL_CALL, BH_ARRIVAL_WAIT, BH_ARRIVAL_ACK 
 
 %record(bh_arrival, 3, BH_PUT(kind) BH_PUT(call) BH_PUT(action))
 
-%constant int BH_CALLS_MOST = BH_CALLS_MOST;
+%constant int BH_CALLS_PREFETCHES = BH_CALLS_PREFETCHES;
+%constant int BH_CALLS_CLOSED = BH_CALLS_CLOSED;
 
 %object(Calls, bh_calls)
 %extend bh_calls {
@@ -294,7 +295,7 @@ typedef enum bh_arrival_kind { BH_ARRIVAL_CALL, BH_ARRIVAL_WAIT, BH_ARRIVAL_ACK 
     void arrive(int64_t channel, const bh_history *history, bh_bytes queue, bh_bytes body, int redelivered,
                 int64_t now_ms, bh_arrival *out);
     void end(int64_t call, bh_action action, int64_t now_ms);
-    void lose_channel(int64_t channel, int64_t most, int64_t now_ms);
+    void lose_channel(int64_t channel, int64_t prefetch, int64_t now_ms);
 }
 bh_status bh_calls_new(bh_calls **out, bh_bytes random);
 

@@ -14,8 +14,8 @@
 //
 //   connection, channel, tag   where the delivery came by
 //   isOpen                     whether the channel is open, so that the delivery can be settled
-//   unknownAcks                how many of the channel's last acknowledgements the broker may not
-//                              have, once it is closed
+//   lostPrefetch               the prefetch of a closed channel, whose last acknowledgements the
+//                              broker may not have; 0: unknown; CLOSED of earlier.js: it has all
 //   call                       the number of the delivery's call while it runs, see earlier.js; 0
 //                              or undefined: none
 //   content                    the body as it arrived

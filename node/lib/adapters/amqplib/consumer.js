@@ -77,7 +77,7 @@ class Consumer extends BaseConsumer {
   #cancelled (channel) {
     this.#channel = undefined
     const settler = settlerOf(channel)
-    earlier.cancelled(settler, settler.most)
+    earlier.cancelled(settler, settler.prefetch)
     settler.whenSettled(() => this.#retrier._close(channel))
     this._lost(LOSS_CONSUMER)
   }

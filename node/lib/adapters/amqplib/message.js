@@ -33,8 +33,8 @@ class Original {
     return messageId !== undefined || headers?.[ID] !== undefined
   }
 
-  get unknownAcks () {
-    return this.#settler.unknownAcks(this.connection)
+  get lostPrefetch () {
+    return this.#settler.lostPrefetch(this.connection)
   }
 
   /** An object that stands for the channel. */

@@ -10,7 +10,6 @@ module Backhop
     # @api private
     module EarlierCalls
       RANDOM_BYTES = 16
-      PREFETCHES = 2 # the next consumer of a channel has a prefetch of its own
 
       # A channel on one transport: Bunny opens it again on the next one. `cancelled` has a number
       # for each consumer that the broker cancelled: further deliveries of it are lost, too.
@@ -19,7 +18,7 @@ module Backhop
 
         def closing? = channel.respond_to?(:backhop_closing?) ? channel.backhop_closing? : channel.closed?
       end
-      private_constant :RANDOM_BYTES, :PREFETCHES, :Known
+      private_constant :RANDOM_BYTES, :Known
 
       @lock = Mutex.new
       @pid = nil
@@ -68,7 +67,7 @@ module Backhop
         #
         # @param is_orderly [Boolean] whether the broker gets all acknowledgements before
         def closed(channel, is_orderly: false)
-          synchronize { leave(@known[channel], is_orderly ? 0 : most(channel)) }
+          synchronize { leave(@known[channel], is_orderly ? Native::BH_CALLS_CLOSED : prefetch_of(channel)) }
         end
 
         # Records that the broker has cancelled a consumer. RabbitMQ 4.3 does so if it held a
@@ -77,7 +76,7 @@ module Backhop
           synchronize do
             next unless (known = @known[channel])
 
-            lose(known.number, most(channel))
+            lose(known.number, prefetch_of(channel))
             known.number = native.open_channel
             known.cancelled[tag] = native.open_channel
           end
@@ -107,7 +106,7 @@ module Backhop
           number = known.cancelled[message.consumer_tag]
           found = native.arrive(number || known.number, history, message.queue, message.arrived_body,
                                 message.redelivered? ? 1 : 0, Times.monotonic_ms)
-          lose(number, 0) if number
+          lose(number, Native::BH_CALLS_CLOSED) if number
           found
         end
 
@@ -125,20 +124,17 @@ module Backhop
 
         def leave_gone = @known.each_value.select(&:gone?).each { |known| leave(known) }
 
-        def leave(known, most = known && most(known.channel))
+        def leave(known, prefetch = known && prefetch_of(known.channel))
           return unless known
 
           @known.delete(known.channel)
-          lose(known.number, most)
+          lose(known.number, prefetch)
         end
 
-        def lose(number, most) = native.lose_channel(number, most, Times.monotonic_ms)
+        def lose(number, prefetch) = native.lose_channel(number, prefetch, Times.monotonic_ms)
 
-        # Returns how many acknowledgements of a channel the broker may not have.
-        def most(channel)
-          prefetch = channel.prefetch_count.to_i
-          prefetch.zero? ? Native::BH_CALLS_MOST : PREFETCHES * prefetch
-        end
+        # Returns 0 if the channel has no prefetch.
+        def prefetch_of(channel) = channel.prefetch_count.to_i
       end
     end
     private_constant :EarlierCalls
