@@ -147,7 +147,9 @@ def run_adapter(task, turns = ["off"], prefetch = PREFETCH, **given)
   end
   callbacks = retriers.transform_values { |retrier| retrier.wrap { |_delivery_info, _properties, _payload| task.call } }
   in_turn = callbacks.values_at(*turns)
-  consumer = queue.subscribe(manual_ack: true) { |*delivery| in_turn[task.done / SEEN_BATCH % in_turn.size].call(*delivery) }
+  consumer = queue.subscribe(manual_ack: true) do |*delivery|
+    in_turn[task.done / SEEN_BATCH % in_turn.size].call(*delivery)
+  end
   task.wait
   consumer.cancel
   retriers.each_value(&:drain)

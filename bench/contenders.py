@@ -118,14 +118,18 @@ def languages(programs: Path) -> dict[str, Language]:
             "Python, worker, what being seen costs",
             {
                 "off": Contender("backhop.Worker, with nobody who listens", [*python, "worker"]),
-                "on": Contender("backhop.Worker, with backhop.prometheus.Metrics", [*python, "worker-metrics"], {"retry": 0.95}),
+                "on": Contender(
+                    "backhop.Worker, with backhop.prometheus.Metrics", [*python, "worker-metrics"], {"retry": 0.95}
+                ),
             },
             {"consume": 50000, "retry": 40000},
         ),
         "python-aio-pika": Language(
             "Python, aio-pika",
             {
-                "aio-pika": Contender("aio-pika, a task a message that awaits its confirm", [*python, "plain-aio-pika"]),
+                "aio-pika": Contender(
+                    "aio-pika, a task a message that awaits its confirm", [*python, "plain-aio-pika"]
+                ),
                 "backhop": Contender("backhop.aio_pika", [*python, "aio-pika"], {"consume": 0.9, "retry": 0.9}),
             },
             {"consume": 50000, "retry": 40000},

@@ -1,11 +1,12 @@
 /*
- * The functions of the core that Python, Ruby and Node see: one table of declarations, in the order of the pipeline.
- * The headers in core/include/backhop/ are its manual.
+ * The functions of the core that Python, Ruby and Node see: one table of declarations, in the order
+ * of the pipeline. The headers in core/include/backhop/ are its manual.
  *
- * A line without a body in an %extend block calls a C function: the block's name and the line's name make its name.
- * So Policy.check is bh_policy_check. bh_<noun>_new gives the status and the object; the object frees itself.
- * bh_worker_run is left out, because it blocks and calls back. The relay is left out, because only the command runs
- * one. Enumerators have no values here: the C compiler knows them.
+ * A line without a body in an %extend block calls a C function: the block's name and the line's
+ * name make its name. So Policy.check is bh_policy_check. bh_<noun>_new gives the status and the
+ * object; the object frees itself. bh_worker_run is left out, because it blocks and calls back. The
+ * relay is left out, because only the command runs one. Enumerators have no values here: the C
+ * compiler knows them.
  */
 %module backhop
 
@@ -21,7 +22,7 @@
 %nodefaultctor;
 %nodefaultdtor;
 
-/* --- version, status --------------------------------------------------------------------------------------------- */
+/* --- version, status -------------------------------------------------------------------------- */
 
 const char *bh_version(void);
 

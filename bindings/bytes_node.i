@@ -8,7 +8,8 @@ void backhop_export_watch(Napi::Env env, Napi::Object exports); /* node/native/w
 %}
 
 %fragment("bh_object", "header") %{
-/* Unwraps the core's object. SWIG would check it by instanceof first, which costs two more calls. */
+/* Unwraps the core's object. SWIG would check it by instanceof first, which costs two more
+ * calls. */
 static bool bh_object_in(Napi::Env env, Napi::Value value, void **object)
 {
     SWIG_NAPI_ObjectWrap_inst *wrap = nullptr;
@@ -25,7 +26,8 @@ static bool bh_object_in(Napi::Env env, Napi::Value value, void **object)
 }
 
 %fragment("bh_out", "header") %{
-/* Returns a String, or a Buffer if the bytes are not UTF-8: a String would hold U+FFFD in their place. */
+/* Returns a String, or a Buffer if the bytes are not UTF-8: a String would hold U+FFFD in their
+ * place. */
 static Napi::Value bh_out(Napi::Env env, bh_bytes bytes)
 {
     bool is_ascii = true;
@@ -150,12 +152,12 @@ static Napi::Value bh_record_##type(Napi::Env env, const type *it)
 %enddef
 
 /*
- * Calls a function with the decisions of a plan and returns its result. The arguments are action, attempts, delay,
- * retry_after_met, reason, id, exchange, routing_key, mandatory, on_demand, rung, expiration and kept properties (bits by
- * their numbers).
+ * Calls a function with the decisions of a plan and returns its result. The arguments are action,
+ * attempts, delay, retry_after_met, reason, id, exchange, routing_key, mandatory, on_demand, rung,
+ * expiration and kept properties (bits by their numbers).
  *
- * Headers are passed likewise: name, type and value of each header. The value is an int64 or a string. For an array it is
- * the only element, for a void the source.
+ * Headers are passed likewise: name, type and value of each header. The value is an int64 or a
+ * string. For an array it is the only element, for a void the source.
  */
 %{
 #include <vector>
@@ -238,8 +240,8 @@ struct room {
     described_headers described_headers(function to) {
         return {$self, to};
     }
-    /* Writes bh_plan_copy_properties to a Buffer, which costs less than a new one. Returns the number of bytes, or 0 if
-     * they do not fit. */
+    /* Writes bh_plan_copy_properties to a Buffer, which costs less than a new one. Returns the
+     * number of bytes, or 0 if they do not fit. */
     int64_t write_copy_properties(const bh_delivery *delivery, int hidden, room to) {
         bh_bytes properties = bh_plan_copy_properties($self, delivery, hidden);
         if (properties.size > to.size)
@@ -258,10 +260,11 @@ struct room {
     }
 }
 
-/* A delivery that is settled as it comes, in one call: its entry, or the status of a failure, which is below 0. */
+/* A delivery that is settled as it comes, in one call: its entry, or the status of a failure, which
+ * is below 0. */
 %extend bh_ledger {
-    int64_t arrive_settled(int64_t channel, int64_t delivery_tag, bh_action action, int64_t rung_ms, bh_bytes id, bh_bytes exchange,
-                           bh_bytes routing_key) {
+    int64_t arrive_settled(int64_t channel, int64_t delivery_tag, bh_action action, int64_t rung_ms, bh_bytes id,
+                           bh_bytes exchange, bh_bytes routing_key) {
         int64_t entry = 0;
         bh_status status = bh_ledger_arrive($self, channel, delivery_tag, &entry);
         if (status == BH_OK)
@@ -270,7 +273,8 @@ struct room {
     }
 }
 
-/* A Float64Array, for the fields of a ledger's step and, after the last step, its bh_ledger_due_ms. */
+/* A Float64Array, for the fields of a ledger's step and, after the last step, its
+ * bh_ledger_due_ms. */
 %{
 struct numbers {
     double *data;
@@ -280,7 +284,8 @@ struct numbers {
 %typemap(in) numbers {
     napi_typedarray_type type;
     void *data = nullptr;
-    if (napi_get_typedarray_info(env, $input, &type, &$1.count, &data, nullptr, nullptr) != napi_ok || type != napi_float64_array)
+    if (napi_get_typedarray_info(env, $input, &type, &$1.count, &data, nullptr, nullptr) != napi_ok ||
+        type != napi_float64_array)
         SWIG_exception_fail(SWIG_TypeError, "argument $argnum of $symname is no Float64Array");
     $1.data = static_cast<double *>(data);
 }
@@ -289,7 +294,8 @@ struct numbers {
         bh_step step;
         bh_ledger_next($self, now_ms, may_publish, &step);
         const int64_t all[] = {
-            step.entry, step.channel, step.tag, step.event, step.status, step.delay_ms, step.count, bh_ledger_due_ms($self),
+            step.entry, step.channel, step.tag, step.event, step.status, step.delay_ms, step.count,
+            bh_ledger_due_ms($self),
         };
         for (size_t i = 0; i < sizeof all / sizeof all[0] && i < out.count; i++)
             out.data[i] = static_cast<double>(all[i]);
@@ -297,7 +303,8 @@ struct numbers {
     }
 }
 
-/* Calls a function with kind, level and reason of an event, then each field by its number, or undefined. */
+/* Calls a function with kind, level and reason of an event, then each field by its number, or
+ * undefined. */
 %{
 struct described_event {
     const bh_event *event;
@@ -354,11 +361,11 @@ struct bh_filling {
     described_event described(function to) {
         return {$self, to};
     }
-    /* Fills the event anew, as bh_fill, and leaves out empty texts and zeros. Counts it if `metrics` is set. Returns its
-     * level, or a status below 0. */
+    /* Fills the event anew, as bh_fill, and leaves out empty texts and zeros. Counts it if `metrics`
+     * is set. Returns its level, or a status below 0. */
     int64_t fill(bh_event_kind kind, bh_bytes queue, bh_bytes id, int64_t attempts, int64_t delay_ms, int64_t count,
-                 bh_bytes reason, bh_bytes error_class, bh_bytes error, bh_bytes text, bh_bytes cause, int64_t duration_us,
-                 int64_t status, bh_bytes connection, int64_t deferrals, bh_metrics *metrics) {
+                 bh_bytes reason, bh_bytes error_class, bh_bytes error, bh_bytes text, bh_bytes cause,
+                 int64_t duration_us, int64_t status, bh_bytes connection, int64_t deferrals, bh_metrics *metrics) {
         bh_filling filling = {$self, bh_fill($self, kind, queue, error_class, error, duration_us)};
         filling.string(BH_FIELD_ID, id);
         filling.number(BH_FIELD_ATTEMPTS, attempts);

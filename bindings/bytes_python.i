@@ -1,8 +1,8 @@
 /* The typemaps of bytes.i for Python. */
 
 %fragment("bh_in", "header") %{
-/* Reads Python's own encoding of a str. If the str has lone surrogates (bytes that are no UTF-8), *owner gets a new
- * reference. */
+/* Reads Python's own encoding of a str. If the str has lone surrogates (bytes that are no UTF-8),
+ * *owner gets a new reference. */
 static int bh_in(PyObject *value, bh_bytes *bytes, PyObject **owner)
 {
     char *data = NULL;
@@ -87,10 +87,8 @@ static PyObject *bh_record_##type(const type *it)
 }
 %enddef
 
-/*
- * Returns the decisions of a plan without the content of its copy, as a tuple: action, attempts, delay, rung, reason, id,
- * exchange, routing_key, mandatory.
- */
+/* Returns the decisions of a plan without the content of its copy, as a tuple: action, attempts,
+ * delay, rung, reason, id, exchange, routing_key, mandatory. */
 %{
 typedef const bh_plan *described_plan;
 %}

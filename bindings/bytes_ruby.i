@@ -48,7 +48,8 @@ static VALUE bh_record_##type(const type *it)
 %enddef
 
 %fragment("bh_object", "header") %{
-/* Unwraps the core's object. SWIG would read the type from an instance variable; the class is enough, and faster. */
+/* Unwraps the core's object. SWIG would read the type from an instance variable; the class is
+ * enough, and faster. */
 static int bh_object_in(VALUE value, void **object, swig_type_info *type)
 {
     if (!NIL_P(value) && !rb_obj_is_kind_of(value, ((swig_class *)type->clientdata)->klass))
@@ -63,7 +64,8 @@ static int bh_object_in(VALUE value, void **object, swig_type_info *type)
     $1 = ($1_ltype)object;
 }
 
-/* Returns the headers of a copy: headers of a Hash that the copy keeps, unchanged, and headers that the plan sets. */
+/* Returns the headers of a copy: headers of a Hash that the copy keeps, unchanged, and headers that
+ * the plan sets. */
 %{
 static VALUE bh_text_out(bh_bytes text)
 {
@@ -112,7 +114,8 @@ static VALUE bh_set_header(const bh_header *header, VALUE headers)
         VALUE copy = rb_hash_new();
         struct bh_copying copying = {$self, copy};
         if (!NIL_P(headers))
-            rb_hash_foreach(headers = rb_convert_type(headers, T_HASH, "Hash", "to_hash"), bh_copy_header, (VALUE)&copying);
+            rb_hash_foreach(headers = rb_convert_type(headers, T_HASH, "Hash", "to_hash"), bh_copy_header,
+                            (VALUE)&copying);
         bh_header header;
         for (size_t i = 0; bh_plan_header($self, i, &header) == BH_OK; i++)
             rb_hash_aset(copy, rb_enc_interned_str(header.name.data, (long)header.name.size, rb_utf8_encoding()),

@@ -1,6 +1,6 @@
 /* The nouns that decide: delivery, history, policy, plan, replay, topology, declaring. */
 
-/* --- delivery ---------------------------------------------------------------------------------------------------- */
+/* --- delivery --------------------------------------------------------------------------------- */
 
 typedef enum bh_property {
     BH_PROPERTY_CONTENT_TYPE,
@@ -110,7 +110,7 @@ static bh_value bh_value_of(bh_type type, bh_bytes name)
 }
 bh_status bh_delivery_new(bh_delivery **out);
 
-/* --- history ----------------------------------------------------------------------------------------------------- */
+/* --- history ---------------------------------------------------------------------------------- */
 
 typedef enum bh_source {
     BH_SOURCE_NONE,
@@ -152,7 +152,7 @@ typedef enum bh_source {
 }
 bh_status bh_history_new(bh_history **out);
 
-/* --- policy ------------------------------------------------------------------------------------------------------ */
+/* --- policy ----------------------------------------------------------------------------------- */
 
 typedef enum bh_kind { BH_KIND_EXPONENTIAL, BH_KIND_LINEAR, BH_KIND_FIXED, BH_KIND_STEPS } bh_kind;
 
@@ -216,7 +216,7 @@ bh_status bh_policy_new(bh_policy **out);
 void bh_policy_defaults(bh_policy_settings *out);
 int64_t bh_retry_after_ms(bh_bytes value, int64_t now_ms);
 
-/* --- plan -------------------------------------------------------------------------------------------------------- */
+/* --- plan ------------------------------------------------------------------------------------- */
 
 
 typedef enum bh_hidden { BH_HIDDEN_WIDTHS = 1, BH_HIDDEN_BYTES = 2 } bh_hidden;
@@ -268,7 +268,7 @@ bh_status bh_plan_new(bh_plan **out);
 bh_outcome bh_plan_outcome(const bh_history *history, const bh_policy *policy, const bh_topology *topology,
                            bh_outcome outcome);
 
-/* --- replay ------------------------------------------------------------------------------------------------------ */
+/* --- replay ----------------------------------------------------------------------------------- */
 
 int64_t bh_replay_limit(int64_t behind, int is_shared);
 int bh_replay_skips_message(bh_status status);
@@ -278,7 +278,7 @@ int64_t bh_replay_pause_ms(int64_t foreign);
 bh_bytes bh_replay_unroutable_text(bh_mode mode);
 %constant int BH_REPLAY_MOST_SHARED = BH_REPLAY_MOST_SHARED;
 
-/* --- topology ---------------------------------------------------------------------------------------------------- */
+/* --- topology --------------------------------------------------------------------------------- */
 
 typedef enum bh_strategy {
     BH_STRATEGY_LADDER,
@@ -353,7 +353,7 @@ typedef enum bh_declaration_kind {
 bh_status bh_topology_new(bh_topology **out, bh_bytes queue);
 bh_status bh_topology_export(bh_topology *self, bh_bytes vhost); /* no method: export is a keyword of C++ */
 
-/* --- declaring --------------------------------------------------------------------------------------------------- */
+/* --- declaring -------------------------------------------------------------------------------- */
 
 int bh_mode_makes_rungs(bh_mode mode);
 

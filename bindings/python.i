@@ -1,7 +1,7 @@
 /*
- * Python's properties and headers, into a delivery: a call for each value would take longer than all else that an adapter
- * does with a message. This file reads the types that most headers have. It calls `other` of _amqp.py
- * with each value of a rarer type.
+ * Python's properties and headers, into a delivery: a call for each value would take longer than
+ * all else that an adapter does with a message. This file reads the types that most headers have.
+ * It calls `other` of _amqp.py with each value of a rarer type.
  */
 %{
 typedef struct bh_level_of {
@@ -9,8 +9,8 @@ typedef struct bh_level_of {
     Py_ssize_t at;
 } bh_level_of;
 
-/* The next name and value of a container, both new references; the name of a list's items is NULL. 0 at its end, -1 with
- * an exception. */
+/* The next name and value of a container, both new references; the name of a list's items is NULL.
+ * 0 at its end, -1 with an exception. */
 static int bh_next(bh_level_of *level, PyObject **name, PyObject **value)
 {
     *name = *value = NULL;
@@ -40,7 +40,8 @@ static int bh_next(bh_level_of *level, PyObject **name, PyObject **value)
     return 1;
 }
 
-/* Pushes a value; a container is begun, and the caller walks it. `other` gives the status, and an iterator or None. */
+/* Pushes a value; a container is begun, and the caller walks it. `other` gives the status, and an
+ * iterator or None. */
 static bh_status bh_push(bh_delivery *delivery, bh_bytes name, PyObject *value, PyObject **inside)
 {
     if (PyUnicode_CheckExact(value)) {
@@ -48,14 +49,16 @@ static bh_status bh_push(bh_delivery *delivery, bh_bytes name, PyObject *value, 
         bh_bytes text;
         if (bh_in(value, &text, &owner))
             return BH_ERR_ARGUMENT;
-        bh_status status = bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_STRING, .name = name, .string = text});
+        bh_status status = bh_delivery_push(delivery,
+                                            &(bh_value){.type = BH_TYPE_STRING, .name = name, .string = text});
         Py_DecRef(owner);
         return status;
     }
     if (value == Py_None)
         return bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_VOID, .name = name});
     if (PyBool_Check(value))
-        return bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_BOOLEAN, .name = name, .integer = value == Py_True});
+        return bh_delivery_push(delivery,
+                                &(bh_value){.type = BH_TYPE_BOOLEAN, .name = name, .integer = value == Py_True});
     if (PyDict_CheckExact(value) || PyList_CheckExact(value)) {
         *inside = value;
         Py_IncRef(value);
@@ -137,8 +140,9 @@ static PyObject *push_all(bh_delivery *delivery, PyObject *handle, PyObject *hea
 }
 
 /*
- * Sets the properties that an object has as attributes; gives the status. `names` are tuples of a property's name, its
- * number, and whether it is a number. None, a value in `blank`, or no such attribute is absent.
+ * Sets the properties that an object has as attributes; gives the status. `names` are tuples of a
+ * property's name, its number, and whether it is a number. None, a value in `blank`, or no such
+ * attribute is absent.
  */
 static PyObject *set_properties(bh_delivery *delivery, PyObject *handle, PyObject *properties, PyObject *names,
                                 PyObject *blank, PyObject *other)
@@ -177,8 +181,9 @@ static PyObject *set_properties(bh_delivery *delivery, PyObject *handle, PyObjec
 }
 %}
 
-PyObject *set_properties(bh_delivery *delivery, PyObject *handle, PyObject *properties, PyObject *names, PyObject *blank,
-                         PyObject *other);
+PyObject *set_properties(bh_delivery *delivery, PyObject *handle, PyObject *properties, PyObject *names,
+                         PyObject *blank, PyObject *other);
 
-/* Pushes a dict, or an iterator of pairs; gives the status. The handle is the delivery, for `other`. */
+/* Pushes a dict, or an iterator of pairs; gives the status. The handle is the delivery, for
+ * `other`. */
 PyObject *push_all(bh_delivery *delivery, PyObject *handle, PyObject *headers, PyObject *other);

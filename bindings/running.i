@@ -1,6 +1,6 @@
 /* The nouns that run: ledger, event, metrics, worker. */
 
-/* --- ledger ------------------------------------------------------------------------------------------------------ */
+/* --- ledger ----------------------------------------------------------------------------------- */
 
 typedef enum bh_state {
     BH_STATE_NONE,
@@ -84,7 +84,7 @@ bh_status bh_ledger_new(bh_ledger **out, const bh_policy *back_off, bh_bytes ran
 /* No method: return is a keyword of C++. */
 void bh_ledger_return(bh_ledger *self, int64_t publisher, bh_bytes id, bh_bytes exchange, bh_bytes routing_key);
 
-/* --- event ------------------------------------------------------------------------------------------------------- */
+/* --- event ------------------------------------------------------------------------------------ */
 
 typedef enum bh_level { BH_LEVEL_DEBUG, BH_LEVEL_INFO, BH_LEVEL_WARNING, BH_LEVEL_ERROR } bh_level;
 
@@ -215,7 +215,7 @@ bh_status bh_health_new(bh_health **out);
 }
 bh_status bh_log_new(bh_log **out);
 
-/* --- flow -------------------------------------------------------------------------------------------------------- */
+/* --- flow ------------------------------------------------------------------------------------- */
 
 typedef enum bh_flow_kind {
     BH_FLOW_REST,
@@ -238,7 +238,7 @@ typedef enum bh_flow_kind {
 }
 bh_status bh_flow_new(bh_flow **out, bh_breaker *breaker, const bh_topology *topology);
 
-/* --- subscription ------------------------------------------------------------------------------------------------ */
+/* --- subscription ----------------------------------------------------------------------------- */
 
 typedef enum bh_subscription_kind {
     BH_SUBSCRIPTION_REST,
@@ -265,7 +265,7 @@ typedef enum bh_loss { BH_LOSS_CONSUMER, BH_LOSS_CHANNEL, BH_LOSS_CONNECTION } b
 }
 bh_status bh_subscription_new(bh_subscription **out, const bh_policy *back_off, bh_bytes random);
 
-/* --- silence ----------------------------------------------------------------------------------------------------- */
+/* --- silence ---------------------------------------------------------------------------------- */
 
 %object(Silence, bh_silence)
 %extend bh_silence {
@@ -280,13 +280,14 @@ bh_status bh_subscription_new(bh_subscription **out, const bh_policy *back_off, 
 }
 bh_status bh_silence_new(bh_silence **out, int64_t timeout_ms);
 
-/* --- calls ------------------------------------------------------------------------------------------------------- */
+/* --- calls ------------------------------------------------------------------------------------ */
 
 typedef enum bh_arrival_kind { BH_ARRIVAL_CALL, BH_ARRIVAL_WAIT, BH_ARRIVAL_ACK } bh_arrival_kind;
 
 %record(bh_arrival, 3, BH_PUT(kind) BH_PUT(call) BH_PUT(action))
 
-%constant int BH_CALLS_MOST = BH_CALLS_MOST;
+%constant int BH_CALLS_PREFETCHES = BH_CALLS_PREFETCHES;
+%constant int BH_CALLS_CLOSED = BH_CALLS_CLOSED;
 
 %object(Calls, bh_calls)
 %extend bh_calls {
@@ -294,11 +295,11 @@ typedef enum bh_arrival_kind { BH_ARRIVAL_CALL, BH_ARRIVAL_WAIT, BH_ARRIVAL_ACK 
     void arrive(int64_t channel, const bh_history *history, bh_bytes queue, bh_bytes body, int redelivered,
                 int64_t now_ms, bh_arrival *out);
     void end(int64_t call, bh_action action, int64_t now_ms);
-    void lose_channel(int64_t channel, int64_t most, int64_t now_ms);
+    void lose_channel(int64_t channel, int64_t prefetch, int64_t now_ms);
 }
 bh_status bh_calls_new(bh_calls **out, bh_bytes random);
 
-/* --- metrics ----------------------------------------------------------------------------------------------------- */
+/* --- metrics ---------------------------------------------------------------------------------- */
 
 typedef enum bh_instrument { BH_INSTRUMENT_COUNTER, BH_INSTRUMENT_GAUGE, BH_INSTRUMENT_HISTOGRAM } bh_instrument;
 
@@ -332,8 +333,8 @@ void bh_metric_describe(int metric, bh_metric_info *out);
 %extend bh_metrics {
     bh_status add_error_type(bh_bytes error_class);
     bh_status observe(const bh_event *event);
-    bh_status count_message(bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered, int64_t now_ms,
-                            bh_bytes error_class, int64_t duration_us);
+    bh_status count_message(bh_event_kind kind, bh_bytes queue, const bh_history *history, int redelivered,
+                            int64_t now_ms, bh_bytes error_class, int64_t duration_us);
     bh_status count_copy(bh_event_kind kind, bh_bytes queue, int64_t attempts, int64_t delay_ms, bh_bytes reason,
                          bh_bytes error_class, int64_t duration_us);
     bh_status set(bh_metric metric, int64_t value);
@@ -345,7 +346,7 @@ void bh_metric_describe(int metric, bh_metric_info *out);
 }
 bh_status bh_metrics_new(bh_metrics **out);
 
-/* --- worker ------------------------------------------------------------------------------------------------------ */
+/* --- worker ----------------------------------------------------------------------------------- */
 
 %object(Message, bh_message)
 %extend bh_message {
@@ -380,8 +381,8 @@ bh_status bh_metrics_new(bh_metrics **out);
     int fd();
     void close_fd();
     bh_status take(bh_message **out, int64_t no_wait);
-    /* bh_worker_settle, with the fields of bh_settlement in their order. A malformed traceparent is left out: a tracer must
-     * not keep a message from being settled. */
+    /* bh_worker_settle, with the fields of bh_settlement in their order. A malformed traceparent is
+     * left out: a tracer must not keep a message from being settled. */
     bh_status settle_with(bh_message *message, bh_outcome outcome, bh_bytes error, bh_bytes error_class,
                           int64_t retry_after_ms, const bh_policy *policy, bh_bytes traceparent, int is_own_fault,
                           int whole_queue) {

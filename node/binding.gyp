@@ -1,8 +1,8 @@
 {
   "variables": {
     "c": [
-      "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wsign-conversion", "-Wdouble-promotion", "-Wshadow",
-      "-Wundef", "-Wstrict-prototypes", "-Wmissing-prototypes", "-Wold-style-definition", "-Wpointer-arith",
+      "-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wsign-conversion", "-Wdouble-promotion",
+      "-Wshadow", "-Wundef", "-Wstrict-prototypes", "-Wmissing-prototypes", "-Wold-style-definition", "-Wpointer-arith",
       "-Wcast-align", "-Wcast-qual", "-Wwrite-strings", "-Wformat=2", "-Wvla",
       "<!@(node -p \"process.env.BACKHOP_WERROR ? '-Werror' : '-Wall'\")"
     ]

@@ -49,6 +49,5 @@ export default [
       strict: 'off'
     }
   },
-  { files: ['**/test/**'], rules: { '@stylistic/max-len': ['error', { code: 140 }] } },
   { files: ['**/*.mjs'], rules: { strict: 'off' } }
 ]

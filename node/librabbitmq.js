@@ -1,19 +1,22 @@
 'use strict'
-// Answers binding.gyp: which sources of the core to compile, and where librabbitmq is, which the worker needs. Also
-// the libraries of the program `backhop`.
+// Answers binding.gyp: which sources of the core to compile, and where librabbitmq is, which the
+// worker needs. Also the libraries of the program `backhop`.
 //
-//   node librabbitmq.js pure | worker | cflags | libs | has-command | command | command-cflags | command-libs | core
+//   node librabbitmq.js pure | worker | cflags | libs | has-command | command | command-cflags |
+//                       command-libs | core
 //
-// Without librabbitmq and OpenSSL, or with BACKHOP_WITHOUT_LIBRABBITMQ set, the addon has no worker, and there is no
-// program. Without Jansson, libyaml and libmicrohttpd there is no program either.
+// Without librabbitmq and OpenSSL, or with BACKHOP_WITHOUT_LIBRABBITMQ set, the addon has no
+// worker, and there is no program. Without Jansson, libyaml and libmicrohttpd there is no program
+// either.
 //
-// Node exports its own OpenSSL. An addon that names a shared OpenSSL still gets Node's functions. So both must be
-// OpenSSL 3; a shared one that is older is not used. A binary to hand on has its own OpenSSL inside, and does not
-// export it. BACKHOP_STATIC is then the directory of the librabbitmq.a to link with it, and of
-// libmicrohttpd/lib/libmicrohttpd.a.
+// Node exports its own OpenSSL. An addon that names a shared OpenSSL still gets Node's functions.
+// So both must be OpenSSL 3; a shared one that is older is not used. A binary to hand on has its
+// own OpenSSL inside, and does not export it. BACKHOP_STATIC is then the directory of the
+// librabbitmq.a to link with it, and of libmicrohttpd/lib/libmicrohttpd.a.
 
-// If BACKHOP_CORE is set, the addon takes the core and the program from that directory, which CMake built with
-// librabbitmq: libbackhop.a and backhop. Then the wrapper alone is compiled. `make test` of the repository does so.
+// If BACKHOP_CORE is set, the addon takes the core and the program from that directory, which CMake
+// built with librabbitmq: libbackhop.a and backhop. Then the wrapper alone is compiled. `make test`
+// of the repository does so.
 
 const { execFileSync } = require('node:child_process')
 const { readdirSync } = require('node:fs')

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-# In a checkout `gem build` has tools/stage bring the core and SWIG's wrapper, which a tree that is made already has.
+# In a checkout `gem build` has tools/stage bring the core and SWIG's wrapper, which a tree that is
+# made already has.
 version = %w[ext/backhop/VERSION ../VERSION].map { |path| File.expand_path(path, __dir__) }
 if File.exist?(version.last) && File.basename($PROGRAM_NAME).start_with?("gem")
   system(File.expand_path("tools/stage", __dir__), "--here", exception: true)
@@ -11,9 +12,9 @@ Gem::Specification.new do |spec|
   spec.version = File.read(version.find { |path| File.exist?(path) }).strip
   spec.summary = "Retries for RabbitMQ consumers: later each time, only to the queue that failed, never lost"
   spec.description = <<~TEXT
-    A handler fails; its message goes away, waits in the broker, and comes back: later each time, with jitter, only to the
-    queue that failed, unchanged, and never lost. After the last attempt it is parked where a person can look at it. Over
-    Bunny, in Kicks and Sneakers workers, or with a worker of its own.
+    A handler fails; its message goes away, waits in the broker, and comes back: later each time, with jitter, only to
+    the queue that failed, unchanged, and never lost. After the last attempt it is parked where a person can look at
+    it. Over Bunny, in Kicks and Sneakers workers, or with a worker of its own.
   TEXT
   spec.authors = ["The Backhop authors"]
   spec.license = "MIT"

@@ -663,7 +663,8 @@ static int put_counts(const char *name, int plain, int spared, int must_be, cons
     return must_be < 0 || (plain == must_be && spared == must_be);
 }
 
-/* Prints the counts of the run. Returns 1 if no event is lost, doubled, changed or seen by others. */
+/* Prints the counts of the run. Returns 1 if no event is lost, doubled, changed or seen by
+ * others. */
 static int put_totals(const struct consumer *consumers, const struct site *site)
 {
     int published = 0, purged[2] = {0}, parked[2] = {0}, lost[2] = {0}, twice[2] = {0};

@@ -1,6 +1,7 @@
 /*
- * Handles the messages of the queue cdn-purge. Some of them fail at first. Writes the worker's metrics into a file, in
- * Prometheus' text format: every ten seconds, with or without messages, and when it stops.
+ * Handles the messages of the queue cdn-purge. Some of them fail at first. Writes the worker's
+ * metrics into a file, in Prometheus' text format: every ten seconds, with or without messages, and
+ * when it stops.
  *
  *     AMQP_URL=amqp://guest:guest@localhost/ ./metrics backhop.prom
  */
@@ -20,7 +21,8 @@ static void stop(int number)
     bh_worker_stop(worker, 5000);
 }
 
-/* Adds up the counts of every worker of the process: here it is one. A reader never finds the file half written. */
+/* Adds up the counts of every worker of the process: here it is one. A reader never finds the file
+ * half written. */
 static void write_metrics(const char *file)
 {
     char fresh[4096];

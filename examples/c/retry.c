@@ -1,5 +1,6 @@
 /*
- * The smallest worker: messages of the queue "cdn-purge" that fail come back later, and are parked after ten attempts.
+ * The smallest worker: messages of the queue "cdn-purge" that fail come back later, and are parked
+ * after ten attempts.
  *
  *     cc retry.c -lbackhop -o retry && AMQP_URL=amqp://guest:guest@localhost/ ./retry
  *

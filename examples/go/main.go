@@ -1,6 +1,7 @@
-// A notification service, as in the post "RabbitMQ Retries: the (new) Full Story": one exchange, a queue for emails and one for
-// webhooks, a worker each. What a worker cannot deliver it rejects, and that is all it does about failures: when, how often and
-// where to it is tried again is `backhop relay`'s (relay.yml).
+// A notification service, as in the post "RabbitMQ Retries: the (new) Full Story": one exchange, a
+// queue for emails and one for webhooks, a worker each. What a worker cannot deliver it rejects,
+// and that is all it does about failures: when, how often and where to it is tried again is
+// `backhop relay`'s (relay.yml).
 package main
 
 import (
@@ -36,7 +37,8 @@ func work(channel *amqp.Channel, queue string, handle func(body string) error) e
 	return nil
 }
 
-// declare makes the exchange and the queues of the post: emails in a quorum queue, webhooks in a classic one.
+// declare makes the exchange and the queues of the post: emails in a quorum queue, webhooks in a
+// classic one.
 func declare(channel *amqp.Channel) error {
 	if err := channel.ExchangeDeclare("notification-exchange", "fanout", true, false, false, false, nil); err != nil {
 		return err
@@ -97,7 +99,8 @@ func run() error {
 		return err
 	}
 
-	// The mail server is down for the first two attempts of each email; the webhook's receiver is gone for good.
+	// The mail server is down for the first two attempts of each email; the webhook's receiver is gone
+	// for good.
 	attempts := map[string]int{}
 	sent := make(chan string, 10)
 	email := func(body string) error {

@@ -1,5 +1,6 @@
 'use strict'
-// Purges the pages of a site from its CDN, over amqplib: a purge that the API refuses at its peak comes back later.
+// Purges the pages of a site from its CDN, over amqplib: a purge that the API refuses at its peak
+// comes back later.
 //
 // AMQP_URL=amqp://guest:guest@localhost/ node cdn-purge-amqplib.js
 

@@ -1,5 +1,6 @@
 'use strict'
-// The rest of the world for the examples: a CDN's purge API, which is full at its peak, and a site whose pages change.
+// The rest of the world for the examples: a CDN's purge API, which is full at its peak, and a site
+// whose pages change.
 //
 // Nothing here knows of Backhop. The API is a real HTTP server on this machine.
 
@@ -27,8 +28,9 @@ class QueueFullError extends Error {
 class NoSuchSiteError extends Error {}
 
 /**
- * A purge API whose peak begins with the first request: it takes one page then, and answers 507 to all others.
- * On a slow machine the peak lasts for a page until its first request, so each page is refused.
+ * A purge API whose peak begins with the first request: it takes one page then, and answers 507 to
+ * all others. On a slow machine the peak lasts for a page until its first request, so each page is
+ * refused.
  */
 class PurgeApi {
   refused = 0

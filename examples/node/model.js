@@ -1,5 +1,6 @@
 'use strict'
-// A test of a whole consumer with its client, for node:test: from the first failure to the parked message.
+// A test of a whole consumer with its client, for node:test: from the first failure to the parked
+// message.
 
 const assert = require('node:assert/strict')
 const { EventEmitter, once } = require('node:events')

@@ -1,5 +1,6 @@
 'use strict'
-// The tutorial's second consumer: a message that fails goes back to its queue, and comes again at once.
+// The tutorial's second consumer: a message that fails goes back to its queue, and comes again at
+// once.
 
 const amqplib = require('amqplib')
 

@@ -4,7 +4,8 @@ require "bunny"
 require "net/http"
 require "webrick"
 
-# The rest of the world for the examples: a CDN's purge API, which is full at its peak, and a site whose pages change.
+# The rest of the world for the examples: a CDN's purge API, which is full at its peak, and a site
+# whose pages change.
 #
 # Nothing here knows of Backhop. The API is a real HTTP server on this machine.
 module CDN
@@ -27,7 +28,8 @@ module CDN
   # 404: the API does not know the site, and never will.
   class NoSuchSite < StandardError; end
 
-  # A purge API whose peak begins with the first page: it takes that one, and answers 507 to all others.
+  # A purge API whose peak begins with the first page: it takes that one, and answers 507 to all
+  # others.
   class PurgeApi
     attr_reader :purged, :refused
 
@@ -37,7 +39,9 @@ module CDN
       @refused = 0
       @peak = peak
       @ends = nil
-      @server = WEBrick::HTTPServer.new(BindAddress: "127.0.0.1", Port: 0, AccessLog: [], Logger: WEBrick::Log.new(File::NULL))
+      @server = WEBrick::HTTPServer.new(
+        BindAddress: "127.0.0.1", Port: 0, AccessLog: [], Logger: WEBrick::Log.new(File::NULL)
+      )
       @server.mount("/", Servlet, self)
       Thread.new { @server.start }
     end
@@ -72,7 +76,8 @@ module CDN
       @purged << path if @purged.empty? || now >= @ends
     end
 
-    # Answers PURGE, in 5 ms: the time of the API, and not of this machine, limits the rate of the calls.
+    # Answers PURGE, in 5 ms: the time of the API, and not of this machine, limits the rate of the
+    # calls.
     class Servlet < WEBrick::HTTPServlet::AbstractServlet
       def do_PURGE(request, response) # rubocop:disable Naming/MethodName
         sleep 0.005
@@ -91,7 +96,8 @@ module CDN
   # Declares the site's own exchange and the work queue, and publishes an event for each page.
   def change_pages(channel)
     exchange = channel.topic(EXCHANGE, durable: true)
-    # RabbitMQ 4.0 counts each requeue, and drops a message at the limit of its queue: 20 by default.
+    # RabbitMQ 4.0 counts each requeue, and drops a message at the limit of its queue: 20 by
+    # default.
     channel.queue(QUEUE, durable: true, arguments: { "x-queue-type" => "quorum", "x-delivery-limit" => 1_000_000_000 })
            .bind(exchange, routing_key: "article.*")
     PAGES.each { |page| exchange.publish(page, routing_key: "article.updated", persistent: true) }

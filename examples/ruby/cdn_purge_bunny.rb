@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-# Purges the pages of a site from its CDN, over Bunny: a purge that the API refuses at its peak comes back later.
+# Purges the pages of a site from its CDN, over Bunny: a purge that the API refuses at its peak
+# comes back later.
 #
 #     AMQP_URL=amqp://guest:guest@localhost/ ruby cdn_purge_bunny.rb
 

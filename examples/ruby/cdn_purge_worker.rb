@@ -1,7 +1,7 @@
 # frozen_string_literal: true
 
-# Purges the pages of a site from its CDN with the worker, which keeps connections of its own and hands messages to threads:
-# a purge that the API refuses at its peak comes back later.
+# Purges the pages of a site from its CDN with the worker, which has its own connections and hands
+# messages to threads. A purge that the API refuses at its peak comes back later.
 #
 #     AMQP_URL=amqp://guest:guest@localhost/ ruby cdn_purge_worker.rb
 

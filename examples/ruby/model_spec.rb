@@ -3,7 +3,8 @@
 require "backhop/bunny"
 require "backhop/rspec"
 
-# A test of a whole consumer with its client, for RSpec: from the first failure to the parked message.
+# A test of a whole consumer with its client, for RSpec: from the first failure to the parked
+# message.
 RSpec.describe "The purge" do
   policy = Backhop::Policy.new(initial: 10, factor: 3, max: 3600, max_attempts: 8)
 
@@ -16,7 +17,9 @@ RSpec.describe "The purge" do
       attempts << event.attempt if event.name == :failed
       parked << event if event.name == :parked
     end
-    retrier = Backhop::Bunny::Retrier.new(channel, queue: "purges", policy: policy, work_queue: :quorum, on_event: on_event)
+    retrier = Backhop::Bunny::Retrier.new(
+      channel, queue: "purges", policy: policy, work_queue: :quorum, on_event: on_event
+    )
     retrier.declare
     channel.default_exchange.publish("/index.html", routing_key: "purges")
     retrier.subscribe { raise "507 queue is full" }

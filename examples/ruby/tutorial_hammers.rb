@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-# The tutorial's second consumer: a message that fails goes back to its queue, and comes again at once.
+# The tutorial's second consumer: a message that fails goes back to its queue, and comes again at
+# once.
 
 require_relative "cdn"
 

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-# The smallest worker over Bunny, as one writes it: jobs that fail are tried again, later each time, until Ctrl-C.
+# The smallest worker over Bunny, as one writes it: jobs that fail are tried again, later each time,
+# until Ctrl-C.
 #
 #     AMQP_URL=amqp://guest:guest@localhost ruby work_queue_bunny.rb
 

@@ -5,20 +5,21 @@ import type { Duration, Errors, Text } from './types.js'
 /** Options of a Breaker. A duration is from 1 ms to 24 h. */
 export interface BreakerOptions {
   /**
-   * Failures that are the downstream's: classes, predicates, or several of these. Other failures count
-   * as nothing. Default: every failure but a permanent one.
+   * Failures that are the downstream's: classes, predicates, or several of these. Other failures
+   * count as nothing. Default: every failure but a permanent one.
    *
    * The time limit of handlers, and a RetryAfter or Throttled that was made without an error, are
    * always the downstream's.
    */
   errors?: Errors | undefined
   /**
-   * Returns the key of a message: the host that it is for, or a tenant. Each key then has a breaker of
-   * its own. A message whose key is open waits without an attempt, and its handler is not called. The
-   * messages of other keys flow.
+   * Returns the key of a message: the host that it is for, or a tenant. Each key then has a breaker
+   * of its own. A message whose key is open waits without an attempt, and its handler is not
+   * called. The messages of other keys flow.
    *
-   * At most 10,000 keys have a breaker: a further key replaces the one that was used least recently.
-   * If the function throws, or returns another value, the attempt of the message has failed.
+   * At most 10,000 keys have a breaker: a further key replaces the one that was used least
+   * recently. If the function throws, or returns another value, the attempt of the message has
+   * failed.
    */
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   key?: ((message: any) => Text | number | bigint) | undefined
@@ -39,15 +40,15 @@ export interface BreakerOptions {
   /** A call that takes longer is lost; default 1 min. */
   probeTimeout?: Duration | undefined
   /**
-   * Number of calls at once that ends the ramp after it closed, 1 to 65536; default 1024, or 64 with a
-   * key.
+   * Number of calls at once that ends the ramp after it closed, 1 to 65536; default 1024, or 64
+   * with a key.
    */
   rampCalls?: number | undefined
   /** Makes each Throttled open it, as with `wholeQueue`; default false. */
   throttledOpens?: boolean | undefined
   /**
-   * The pauses: how long it stays open. Its maxRetryAfter limits what a RetryAfter adds; other limits
-   * are ignored. Default: 10 s, doubled up to 5 min, with a spread of 0.2.
+   * The pauses: how long it stays open. Its maxRetryAfter limits what a RetryAfter adds; other
+   * limits are ignored. Default: 10 s, doubled up to 5 min, with a spread of 0.2.
    */
   pauses?: Policy | undefined
 }
@@ -58,7 +59,9 @@ export type BreakerState = 'closed' | 'open' | 'half-open' | 'disabled'
 /**
  * A circuit breaker: spares a downstream that is down.
  *
- *     const api = new Breaker("api", { errors: [FetchError], pauses: new Policy({ initial: "5s", max: "2m" }) })
+ *     const api = new Breaker("api", {
+ *       errors: [FetchError], pauses: new Policy({ initial: "5s", max: "2m" })
+ *     })
  *     const worker = new Worker(url, { queue: "cdn-purge", breaker: api })
  *
  * It opens if enough calls of handlers failed. While it is open, no handler is called, and messages

@@ -1,5 +1,6 @@
 'use strict'
-// A model of RabbitMQ for tests, in a process of its own: `backhop model`. testing.d.ts is the manual.
+// A model of RabbitMQ for tests, in a process of its own: `backhop model`. testing.d.ts is the
+// manual.
 
 const { spawn } = require('node:child_process')
 const { join } = require('node:path')

@@ -56,8 +56,9 @@ class Declaring {
   }
 
   /**
-   * Looks for the return exchange. If this retrier declared the topology, binds the work queue to the
-   * exchange again, or declares the topology again if the exchange is missing. With mode none it does nothing.
+   * Looks for the return exchange. If this retrier declared the topology, binds the work queue to
+   * the exchange again, or declares the topology again if the exchange is missing. With mode none
+   * it does nothing.
    *
    * Rejects if the exchange is missing, also if it is declared again.
    */
@@ -65,7 +66,9 @@ class Declaring {
     await this.#execute(connection, native => native.look(this.#lookMode))
   }
 
-  /** Returns whether retries come back after a look, which rejected with `error` or did not reject. */
+  /**
+   * Returns whether retries come back after a look, which rejected with `error` or did not reject.
+   */
   returnsAfter (error) {
     return Boolean(c.bh_replay_after_look(this.#lookMode, error?.status ?? 0))
   }
@@ -111,8 +114,8 @@ class Declaring {
   }
 
   /**
-   * Executes the core's steps, which `begin` begins. Each refusal closes the channel, so the next step
-   * opens another.
+   * Executes the core's steps, which `begin` begins. Each refusal closes the channel, so the next
+   * step opens another.
    */
   async #execute (connection, begin) {
     const { product, version } = connection.serverProperties ?? {}

@@ -74,7 +74,10 @@ function inWords (sentence) {
   return inPhrases(sentence.replace(FIELDS, (_, name) => name.replace(/_(.)/g, (_, letter) => letter.toUpperCase())))
 }
 
-/** Returns a line about an event with the names of this package. Names of fields may be the user's own text there. */
+/**
+ * Returns a line about an event with the names of this package. Names of fields may be the user's
+ * own text there.
+ */
 function inPhrases (line) {
   return FUNCTIONS.reduce((text, [of, by]) => text.replaceAll(of, by), line)
 }

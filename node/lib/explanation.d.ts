@@ -4,7 +4,9 @@ import type { HistoryOptions } from './history.js'
 /**
  * Returns the past of a message as text, from its headers.
  *
- *     console.log(explain({ "backhop-attempts": 2, "backhop-delay": 30000, "backhop-error": "507 queue is full" }))
+ *     console.log(explain({
+ *       "backhop-attempts": 2, "backhop-delay": 30000, "backhop-error": "507 queue is full"
+ *     }))
  *
  *     It failed 2 times.
  *     The last error was: 507 queue is full

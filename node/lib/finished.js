@@ -7,8 +7,8 @@ const { types } = require('node:util')
 const { ArgumentError } = require('./errors')
 
 /**
- * Returns what a handler returned, or what its promise resolved to. Throws an ArgumentError if it is
- * work that has not run or has not ended.
+ * Returns what a handler returned, or what its promise resolved to. Throws an ArgumentError if it
+ * is work that has not run or has not ended.
  */
 function finished (result) {
   if (result === null || (typeof result !== 'object' && typeof result !== 'function')) return result

@@ -6,8 +6,8 @@ import type { Duration } from './types.js'
  *     "starting"       it was not ready yet
  *     "ready"          it consumes
  *     "reconnecting"   it was ready, and tries to consume again
- *     "paused"         the broker blocks its connection: no copy can be published; or its breaker is
- *                      open or half-open
+ *     "paused"         the broker blocks its connection: no copy can be published; or its breaker
+ *                      is open or half-open
  *     "stopped"        it has stopped, or was not started
  */
 export type HealthState = 'starting' | 'ready' | 'reconnecting' | 'paused' | 'stopped'

@@ -99,7 +99,10 @@ class History {
     return this[NATIVE].id()
   }
 
-  /** The id for events and logs: the same from the first delivery on, if a retrier or a worker read it. */
+  /**
+   * The id for events and logs: the same from the first delivery on, if a retrier or a worker read
+   * it.
+   */
   get _eventId () {
     return this[NATIVE].event_id()
   }

@@ -1,12 +1,16 @@
 /**
  * Retries for RabbitMQ consumers.
  *
- *     const policy = new Policy({ initial: "10s", factor: 3, max: "1h", jitter: 0.2, maxAttempts: 8 })
+ *     const policy = new Policy({
+ *       initial: "10s", factor: 3, max: "1h", jitter: 0.2, maxAttempts: 8
+ *     })
  *     console.log(policy.preview())                    // prints as a table, and is data
  *
  * To use your client, see backhop/amqplib and backhop/amqp. A worker needs no client:
  *
- *     const worker = new Worker("amqp://localhost", { queue: "cdn-purge", policy, concurrency: 50 })
+ *     const worker = new Worker("amqp://localhost", {
+ *       queue: "cdn-purge", policy, concurrency: 50
+ *     })
  *     await worker.run(async (message) => { ... })     // resolves: ack; throws: retry
  *
  * If a handler resolves, its message is acknowledged. If it throws, the message is retried later.

@@ -16,8 +16,8 @@ function limitOf (timeout) {
 }
 
 /**
- * Returns a handler that throws or rejects with an Overrun at the limit. It then aborts the message's
- * signal, and leaves the promise of `handle`.
+ * Returns a handler that throws or rejects with an Overrun at the limit. It then aborts the
+ * message's signal, and leaves the promise of `handle`.
  *
  * A handler that blocks the event loop fails when it returns, even if it succeeded.
  *

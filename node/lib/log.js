@@ -4,8 +4,8 @@
 
 const { debuglog } = require('node:util')
 
-// Characters that control a terminal, end a line or change the direction of a text, as in the core's
-// utf8.h. An error's text may be a message's.
+// Characters that control a terminal, end a line or change the direction of a text, as in the
+// core's utf8.h. An error's text may be a message's.
 // eslint-disable-next-line no-control-regex
 const CONTROLS = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g
 

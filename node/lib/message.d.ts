@@ -44,8 +44,9 @@ export class Message {
   /** The routing key of the first publish. */
   readonly routingKey: string
   /**
-   * The id that all attempts share: the message-id, or else the id of the first copy. It is undefined
-   * in the first attempt of a message without message-id. Events have an id from the first delivery on.
+   * The id that all attempts share: the message-id, or else the id of the first copy. It is
+   * undefined in the first attempt of a message without message-id. Events have an id from the
+   * first delivery on.
    *
    * Make handlers idempotent by this id, and publish with a message-id. Without one, a lost
    * connection can leave two copies of one original, with different ids.

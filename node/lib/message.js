@@ -30,7 +30,10 @@ class Message {
     this.#signal = signal
   }
 
-  /** Returns a property as its class has it: a handler may replace the prototype or the properties of a message. */
+  /**
+   * Returns a property as its class has it: a handler may replace the prototype or the properties
+   * of a message.
+   */
   static read (message, name) {
     return Reflect.get(message.#class, name, message)
   }
@@ -58,8 +61,8 @@ class Message {
   }
 
   /**
-   * Gives the message a signal of its own, made on first access. Returns a function to call when the
-   * handler has ended; with a reason, it aborts the signal.
+   * Gives the message a signal of its own, made on first access. Returns a function to call when
+   * the handler has ended; with a reason, it aborts the signal.
    */
   _limit () {
     this.#isLimited = true

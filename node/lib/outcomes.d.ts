@@ -14,7 +14,8 @@ export class RetryAfter extends Error {
    * @param delay the shortest delay: a duration, a Date, or the value of HTTP's header Retry-After.
    *   null, undefined and NaN mean no delay.
    * @param reason the reason for the message's history: a text, or the error
-   * @throws {@link ArgumentError} if `delay` is negative or of another type; its cause is the reason
+   * @throws {@link ArgumentError} if `delay` is negative or of another type; its cause is the
+   *   reason
    */
   constructor (delay: Duration | Date | null | undefined, reason?: string | Error, options?: { cause?: unknown })
   /** In milliseconds; undefined if there is none. */
@@ -22,14 +23,16 @@ export class RetryAfter extends Error {
 }
 
 /**
- * Throw this if the downstream is busy: the message waits, and this is no attempt. After maxDeferrals
- * of the policy, and with the strategies reject and native, it is a failed attempt, as RetryAfter.
+ * Throw this if the downstream is busy: the message waits, and this is no attempt. After
+ * maxDeferrals of the policy, and with the strategies reject and native, it is a failed attempt, as
+ * RetryAfter.
  *
  *     throw new Throttled(response.headers.get("retry-after"), "429")
  */
 export class Throttled extends RetryAfter {
   /**
-   * @param options `wholeQueue`: also opens the breaker of the consumer for this delay; default false
+   * @param options `wholeQueue`: also opens the breaker of the consumer for this delay; default
+   *   false
    */
   constructor (
     delay: Duration | Date | null | undefined, reason?: string | Error,

@@ -95,8 +95,8 @@ class Overrun extends Error {
  * Returns a delay in milliseconds. Also accepts the values of HTTP's header Retry-After, which the
  * core reads: digits are seconds.
  *
- * Returns undefined if there is no delay: the header is missing, malformed, 0 or a date that is over.
- * The header is untrusted, so it must not change what becomes of the message.
+ * Returns undefined if there is no delay: the header is missing, malformed, 0 or a date that is
+ * over. The header is untrusted, so it must not change what becomes of the message.
  */
 function delayOf (delay) {
   if (delay === null || delay === undefined || Number.isNaN(delay)) return undefined
@@ -198,7 +198,9 @@ class Faults {
   }
 }
 
-/** Returns the outcome for a value that lets a message wait: true, a delay, RetryAfter or Throttled. */
+/**
+ * Returns the outcome for a value that lets a message wait: true, a delay, RetryAfter or Throttled.
+ */
 function waitOf (answer) {
   const outcome = answer?.[MEANS]
   if (outcome) return { outcome, retryAfter: delayIn(answer), wholeQueue: read(answer, 'wholeQueue') === true }
@@ -206,8 +208,8 @@ function waitOf (answer) {
 }
 
 /**
- * Returns the delay of an outcome in ms. The field is the application's: if its class replaced or removed
- * it, or if it is no delay, returns 0.
+ * Returns the delay of an outcome in ms. The field is the application's: if its class replaced or
+ * removed it, or if it is no delay, returns 0.
  */
 function delayIn (outcome) {
   const delay = read(outcome, 'delay')
@@ -224,8 +226,8 @@ function read (thrown, name) {
 }
 
 /**
- * Returns whether a handler threw because its stop aborted `signal`: the signal's reason, or an error
- * that says so.
+ * Returns whether a handler threw because its stop aborted `signal`: the signal's reason, or an
+ * error that says so.
  */
 function isAbort (thrown, signal) {
   if (!signal.aborted || signal.reason instanceof Overrun) return false

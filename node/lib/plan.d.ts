@@ -25,8 +25,8 @@ export interface PlanOptions extends GuardOptions {
   policy?: Policy | undefined
   /**
    * The outcome of the attempt; default `"failed"`. `"permanent"` parks the message now. After
-   * `"throttled"` it waits, and this is no attempt. After `"deferred"` it waits, whatever the limits of
-   * the policy.
+   * `"throttled"` it waits, and this is no attempt. After `"deferred"` it waits, whatever the
+   * limits of the policy.
    */
   outcome?: Outcome | undefined
   /** Text of the error; at most 1 KiB is kept. */
@@ -53,7 +53,8 @@ export interface CopyOptions {
  *     none                   hand the message to the handler (guard only)
  *     reject                 basic.nack(requeue=false)
  *     return                 basic.reject(requeue=true)
- *     retry, defer           basic.publish of a copy, wait for its confirm, then basic.ack of the original
+ *     retry, defer           basic.publish of a copy, wait for its confirm, then basic.ack of the
+ *                            original
  *     park, replay           the same
  */
 export class Plan {

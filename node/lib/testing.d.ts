@@ -35,8 +35,8 @@ export class Clock {
 export function seededRandom (seed?: number): (count: number) => Buffer
 
 /**
- * One call of the handler. If the poison guard parked the message, or the breaker was open, there was
- * no call.
+ * One call of the handler. If the poison guard parked the message, or the breaker was open, there
+ * was no call.
  */
 export interface Attempt {
   number: number
@@ -96,8 +96,8 @@ export function rehearse (
 ): Promise<Rehearsal>
 
 /**
- * A model of RabbitMQ, for tests: in memory, in a process of its own, for this machine alone. Start one
- * with {@link startBroker}.
+ * A model of RabbitMQ, for tests: in memory, in a process of its own, for this machine alone. Start
+ * one with {@link startBroker}.
  *
  * Its waits take no time: while no message is with a consumer, its clock skips to the next TTL.
  */

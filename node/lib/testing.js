@@ -117,8 +117,8 @@ async function rehearse (handle, content = Buffer.alloc(0), options = {}) {
   const decider = new Decider(topology, {
     never, only: others, policies, legacyCounter, waitQueues, random, clock: () => clock.now
   })
-  // The core's objects are freed in the next turn of the event loop. This call ends in one, and needs
-  // no timer, which a test may have replaced.
+  // The core's objects are freed in the next turn of the event loop. This call ends in one, and
+  // needs no timer, which a test may have replaced.
   if (++rehearsals % EVERY === 0) await turn(1)
   const rehearsal = new Rehearsal()
   const start = clock.now

@@ -1,5 +1,6 @@
 'use strict'
-// Times: whole milliseconds, as in the core; durations also as strings with units, which the core reads.
+// Times: whole milliseconds, as in the core; durations also as strings with units, which the core
+// reads.
 
 const { performance } = require('node:perf_hooks') // the global one is looked up at each use
 

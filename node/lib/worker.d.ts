@@ -19,8 +19,8 @@ export interface WorkerOptions extends CommonOptions {
   prefetch?: number | undefined
   /**
    * Longest time of a handler, at most 24 h; default: no limit. At the limit the worker aborts
-   * `message.signal`, and the attempt has failed. A handler that blocks the event loop fails when it
-   * returns. The event busy reports that all handlers were busy for that time.
+   * `message.signal`, and the attempt has failed. A handler that blocks the event loop fails when
+   * it returns. The event busy reports that all handlers were busy for that time.
    */
   timeout?: Duration | undefined
   /**
@@ -55,7 +55,9 @@ export interface WorkerOptions extends CommonOptions {
  * Consumes a queue and handles its messages. A message whose handler fails is retried later, and
  * parked after its last attempt.
  *
- *     const worker = new Worker("amqp://localhost", { queue: "cdn-purge", policy, concurrency: 50 })
+ *     const worker = new Worker("amqp://localhost", {
+ *       queue: "cdn-purge", policy, concurrency: 50
+ *     })
  *     worker.on("disconnected", (event) => console.error(String(event)))
  *     await worker.run(async (message) => purge(message.body), { signals: true })
  *
@@ -103,10 +105,10 @@ export class Worker extends EventEmitter implements Health {
   }): Promise<void>
   /**
    * Drains the worker: it takes no more messages, and handlers may finish. Messages that are not
-   * settled in time are requeued. Resolves when the worker has stopped; in a handler of the worker it
-   * resolves at once, as the worker waits for this handler. A second call sets the time anew. A call
-   * before the first run drains that run at once. After the worker drained, a call has no effect on
-   * the next run.
+   * settled in time are requeued. Resolves when the worker has stopped; in a handler of the worker
+   * it resolves at once, as the worker waits for this handler. A second call sets the time anew. A
+   * call before the first run drains that run at once. After the worker drained, a call has no
+   * effect on the next run.
    *
    * @param options `timeout`: time for handlers to finish; default: the worker's `drain`
    * @throws {@link WaitTimeoutError} if handlers still ran at the end of this time; the worker has
@@ -117,8 +119,8 @@ export class Worker extends EventEmitter implements Health {
   [Symbol.asyncDispose] (): Promise<void>
   /**
    * Sets user and password for a secret that changes. Call it at any time. All URIs
-   * have them from the next login on. An open connection stays. If the broker refuses the login, the worker
-   * tries again, with its back-off.
+   * have them from the next login on. An open connection stays. If the broker refuses the login,
+   * the worker tries again, with its back-off.
    *
    * @param user as it is, without percent-escapes
    * @param password as it is. RabbitMQ takes an OAuth 2 token as the password

@@ -199,8 +199,8 @@ class Worker extends EventEmitter {
     this.#failures.clear()
     this.#check(this.#native.start())
     this.#stopping = stopping()
-    // Each handler has a resource of its own in the context of the run. The next handler does not see
-    // the values that it sets by AsyncLocalStorage.enterWith.
+    // Each handler has a resource of its own in the context of the run. The next handler does not
+    // see the values that it sets by AsyncLocalStorage.enterWith.
     const limitedHandle = limited(handle, this.#timeout)
     this.#handle = AsyncResource.bind((message, call) => {
       const resource = new AsyncResource('BackhopMessage', { requireManualDestroy: true })
@@ -381,7 +381,9 @@ class Worker extends EventEmitter {
     this.#settle(message, OK)
   }
 
-  /** Requests the permit of the message's key. Returns false if the message is settled without it. */
+  /**
+   * Requests the permit of the message's key. Returns false if the message is settled without it.
+   */
   #isPermitted (message) {
     try {
       message.call = this.#breaker._begin(message)

@@ -1,11 +1,14 @@
 /*
- * Watch: calls back when a descriptor is readable, by the event loop's own poll, without reading it.
+ * Watch: calls back when a descriptor is readable, by the event loop's own poll, without reading
+ * it.
  *
  *     const watch = new Watch(descriptor, callback)     watching begins
  *     watch.stop(); watch.start()                       while the caller cannot take the input
- *     watch.close()                                     before the descriptor is closed; no callback comes any more
+ *     watch.close()                                     before the descriptor is closed; no
+ *                                                       callback comes any more
  *
- * An open watch keeps the process running. If its thread's environment ends first, that closes the watch.
+ * An open watch keeps the process running. If its thread's environment ends first, that closes the
+ * watch.
  */
 #include <napi.h>
 #include <uv.h>
@@ -99,7 +102,8 @@ private:
         napi_env env = self->Env();
         Napi::HandleScope scope(env);
         napi_value result, error;
-        napi_status status = napi_make_callback(env, nullptr, self->Value(), self->callback_.Value(), 0, nullptr, &result);
+        napi_status status =
+            napi_make_callback(env, nullptr, self->Value(), self->callback_.Value(), 0, nullptr, &result);
         if (status == napi_pending_exception && napi_get_and_clear_last_exception(env, &error) == napi_ok)
             napi_fatal_exception(env, error); /* as what a timer's callback throws */
     }

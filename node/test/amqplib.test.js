@@ -1,5 +1,6 @@
 'use strict'
-// amqplib's own shapes, by amqplib's own codec: of a message that it reads, and of a copy that it writes.
+// amqplib's own shapes, by amqplib's own codec: of a message that it reads, and of a copy that it
+// writes.
 
 const assert = require('node:assert/strict')
 const path = require('node:path')
@@ -42,7 +43,10 @@ function planOf (properties) {
   return { history, plan: decider.plan(history, decider.result(new Error('no'))) }
 }
 
-/** Returns a failed message's copy as amqplib reads it: the same bytes, whether the core or amqplib writes it. */
+/**
+ * Returns a failed message's copy as amqplib reads it: the same bytes, whether the core or amqplib
+ * writes it.
+ */
 function copied (properties, isWritten = true) {
   const { history, plan } = planOf(properties)
   const written = plan._encodedProperties()

@@ -12,13 +12,15 @@ const vectors = require('./vectors')
 
 const { now } = inside('breaker')
 
-const SETTINGS = ['window_ms', 'least_calls', 'failure_percent', 'row_failures', 'slow_ms', 'slow_percent', 'probe_successes',
-  'probe_timeout_ms', 'ramp_calls', 'throttled_opens']
+const SETTINGS = [
+  'window_ms', 'least_calls', 'failure_percent', 'row_failures', 'slow_ms', 'slow_percent', 'probe_successes',
+  'probe_timeout_ms', 'ramp_calls', 'throttled_opens'
+]
 const STATES = ['closed', 'open', 'half-open', 'disabled']
 const KINDS = ['success', 'failure', 'ignored', 'throttled']
 const PAUSES = { kind: 'fixed', initial_ms: 10000, jitter: 'none' }
-const ROW = 'at_ms open_until_ms close disable permit record calls kind duration_ms retry_after_ms whole_queue error counts ' +
-  'refused_until_ms state reason until_ms limit pauses generation window'
+const ROW = 'at_ms open_until_ms close disable permit record calls kind duration_ms retry_after_ms whole_queue error ' +
+  'counts refused_until_ms state reason until_ms limit pauses generation window'
 
 class Sequence {
   constructor (breaker) {
@@ -57,8 +59,10 @@ class Sequence {
   }
 
   record (row, [generation, number]) {
-    const counted = this.breaker.record('', generation, number, KINDS.indexOf(row.kind ?? 'success'), row.duration_ms ?? 0,
-      row.retry_after_ms ?? 0, row.whole_queue ? 1 : 0, row.error ?? '', this.now)
+    const counted = this.breaker.record(
+      '', generation, number, KINDS.indexOf(row.kind ?? 'success'), row.duration_ms ?? 0,
+      row.retry_after_ms ?? 0, row.whole_queue ? 1 : 0, row.error ?? '', this.now
+    )
     this.same(Boolean(counted), row.counts ?? true, row)
   }
 }
@@ -82,7 +86,9 @@ vectors.cases('breaker', each => {
 
 // --- The public class ----------------------------------------------------------------------------
 
-const SOON = { rowFailures: 2, probeSuccesses: 1, pauses: new Policy({ kind: 'fixed', initial: '10s', jitter: 'none' }) }
+const SOON = {
+  rowFailures: 2, probeSuccesses: 1, pauses: new Policy({ kind: 'fixed', initial: '10s', jitter: 'none' })
+}
 
 /** Fails calls at this time, in ms of the breaker's clock. */
 function fail (breaker, count, at, { message, thrown = new TypeError('down') } = {}) {
@@ -117,7 +123,8 @@ test('a breaker counts only the failures that errors selects', () => {
   const isDownstreams = thrown => breaker._isDownstreams(thrown)
   assert.ok(isDownstreams(new RangeError()) && isDownstreams({ code: 503 }))
   assert.ok(isDownstreams(new RetryAfter('1s')) && isDownstreams(new Throttled('1s', new RangeError())))
-  assert.ok(!isDownstreams(new TypeError()) && !isDownstreams(new RetryAfter('1s', new TypeError())) && !isDownstreams(null))
+  assert.ok(!isDownstreams(new TypeError()) && !isDownstreams(new RetryAfter('1s', new TypeError())) &&
+    !isDownstreams(null))
   fail(breaker, 5, now())
   assert.equal(breaker.state, 'closed')
   assert.ok(new Breaker('api')._isDownstreams(undefined))
@@ -165,7 +172,9 @@ test('an option that cannot be used is refused by its name and unit', () => {
   for (const [name, [value, message]] of Object.entries(refused)) {
     assert.throws(() => new Breaker('api', { [name]: value }), { name: 'ArgumentError', message })
   }
-  for (const name of ['', 7, undefined, 'x'.repeat(65)]) assert.throws(() => new Breaker(name), /^ArgumentError: the name of a Breaker/)
+  for (const name of ['', 7, undefined, 'x'.repeat(65)]) {
+    assert.throws(() => new Breaker(name), /^ArgumentError: the name of a Breaker/)
+  }
 })
 
 test('a breaker by key is refused where no message can wait without an attempt', () => {

@@ -36,8 +36,10 @@ class Sequence {
     const given = this.messages[message]
     vectors.only(given, 'delivery queue body')
     const history = vectors.history({}, vectors.delivery(given))
-    const [kind, call, action] = this.calls.arrive(channel, history[NATIVE], given.queue ?? 'orders', given.body ?? 'body',
-      redelivered ? 1 : 0, this.now)
+    const [kind, call, action] = this.calls.arrive(
+      channel, history[NATIVE], given.queue ?? 'orders', given.body ?? 'body', redelivered ? 1 : 0,
+      this.now
+    )
     if (kind === c.BH_ARRIVAL_ACK) return ['ack', ACTIONS[action]]
     if (kind === c.BH_ARRIVAL_WAIT) {
       return ['wait', [...this.numbers].find(([key, number]) => !key.startsWith('channel') && number === call)[0]]

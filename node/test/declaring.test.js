@@ -20,7 +20,9 @@ vectors.cases('topology/declaring', given => {
   vectors.only(given, 'name policy topology dialect mode look rung_ms makes_rungs refusals then expect')
   vectors.only(given.expect, 'status text error steps')
   const topology = vectors.topology(given, vectors.policy(given))
-  const { dialect = 'c', mode = 'create', look = false, rung_ms: rung = 0, makes_rungs: makesRungs = false, refusals = [] } = given
+  const {
+    dialect = 'c', mode = 'create', look = false, rung_ms: rung = 0, makes_rungs: makesRungs = false, refusals = []
+  } = given
   const [status, native] = c.bh_declaring_new(topology[NATIVE], DIALECTS[dialect])
   assert.equal(status, 0)
   assert.equal(native.set_makes_rungs(Number(makesRungs)), 0)
@@ -46,7 +48,8 @@ vectors.cases('topology/declaring', given => {
 })
 
 describe('declaring over a client', () => {
-  const topology = new Topology({ queue: 'work', policy: new Policy({ initial: 100, jitter: 'none', maxRetryAfter: 0 }) })
+  const policy = new Policy({ initial: 100, jitter: 'none', maxRetryAfter: 0 })
+  const topology = new Topology({ queue: 'work', policy })
 
   /** Returns a connection whose broker refuses what `refuse` returns a refusal for. */
   function connectionThat (refuse, serverProperties = { product: 'RabbitMQ', version: '4.3.0' }) {

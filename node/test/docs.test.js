@@ -33,7 +33,7 @@ test('docs/node.md shows the story that headers tell', NEEDS_DOCS, () => {
   assert.ok(readFileSync(path.join(process.env.BACKHOP_DOCS, 'node.md'), 'utf8').includes(`\n${story.trimEnd()}\n`))
 })
 
-test('N4-2, N4-8: docs/node.md keeps each entry point out of a bundle, and names each way to allow scripts', NEEDS_DOCS, () => {
+test('N4-2, N4-8: docs/node.md has each entry point for bundles, and each way to allow scripts', NEEDS_DOCS, () => {
   const page = readFileSync(path.join(process.env.BACKHOP_DOCS, 'node.md'), 'utf8')
   const [, pattern] = /`externals: \[\/(\S+)\/\], externalsType: "commonjs"`/.exec(page)
   const { exports } = JSON.parse(readFileSync(path.join(path.dirname(README), 'package.json'), 'utf8'))
@@ -41,12 +41,15 @@ test('N4-2, N4-8: docs/node.md keeps each entry point out of a bundle, and names
   assert.ok(names.includes('backhop/amqplib'))
   for (const name of names) assert.match(name, new RegExp(pattern))
   assert.doesNotMatch('backhops', new RegExp(pattern))
-  for (const way of ['pnpm approve-builds', '"dependenciesMeta": { "backhop": { "built": true } }']) assert.ok(page.includes(way), way)
+  for (const way of ['pnpm approve-builds', '"dependenciesMeta": { "backhop": { "built": true } }']) {
+    assert.ok(page.includes(way), way)
+  }
 })
 
-test('N4-3, N4-9: the pages have the order of arguments of node-amqp, and what its post needs today', NEEDS_DOCS, () => {
+test('N4-3, N4-9: the pages have node-amqp\'s order of arguments, and what its post needs today', NEEDS_DOCS, () => {
   const read = name => readFileSync(path.join(process.env.BACKHOP_DOCS, name), 'utf8')
-  assert.ok(read('node.md').includes('`(payload, headers, deliveryInfo, message)`')) // as live/interface.test.js calls it
+  // As live/interface.test.js calls it.
+  assert.ok(read('node.md').includes('`(payload, headers, deliveryInfo, message)`'))
   for (const row of ['appId: messageObject.appId', 'expiration: 10000']) assert.ok(read('posts.md').includes(row), row)
 })
 

@@ -1,6 +1,6 @@
 'use strict'
-// A reporter of node:test: writes the duration of each test as a line of JSON. `suite` is the outermost
-// one, or the file of a test without a suite.
+// A reporter of node:test: writes the duration of each test as a line of JSON. `suite` is the
+// outermost one, or the file of a test without a suite.
 
 const path = require('node:path')
 

@@ -64,7 +64,8 @@ test('a listener is given each event with what it has, and the error itself', ()
   const [event] = events
   assert.deepEqual({ ...event }, {
     name: 'retried', text: 'TypeError: no', error, id: '17', queue: 'orders', connection: '', host: '', attempt: 0,
-    attempts: 2, deferrals: 0, delay: 1000, count: 0, reason: '', breaker: '', errorClass: 'TypeError', errorText: 'TypeError: no',
+    attempts: 2, deferrals: 0, delay: 1000, count: 0, reason: '', breaker: '', errorClass: 'TypeError',
+    errorText: 'TypeError: no',
     lateness: undefined, duration: 1.5, recovery: undefined
   })
   assert.deepEqual([event.level, event.isWarning], ['info', false])
@@ -147,7 +148,9 @@ test('300 that are parked at once are no 300 warnings, and each that is has its 
   const now = performance.now()
   t.mock.method(performance, 'now', () => now) // all of it is in one second, however long it takes
   const emitter = new Emitter('flood')
-  for (let i = 0; i < 300; i++) emitter.emit('parked', () => ({ ...failure(new Error('no'), String(i))(), reason: 'exhausted' }))
+  for (let i = 0; i < 300; i++) {
+    emitter.emit('parked', () => ({ ...failure(new Error('no'), String(i))(), reason: 'exhausted' }))
+  }
   await turn()
   const told = warnings.filter(({ message }) => message.includes('flood'))
   assert.equal(told.length, 10)
@@ -156,7 +159,8 @@ test('300 that are parked at once are no 300 warnings, and each that is has its 
 
 test('what is no listener is refused', () => {
   for (const onEvent of [null, 7, 'log', {}, [undefined], [7]]) {
-    assert.throws(() => new Emitter('orders', onEvent), error => error instanceof ArgumentError && /onEvent is/.test(error.message))
+    assert.throws(() => new Emitter('orders', onEvent),
+      error => error instanceof ArgumentError && /onEvent is/.test(error.message))
   }
   assert.throws(() => prometheus({ register: {} }), ArgumentError)
   assert.throws(() => metrics({ meterProvider: {} }), ArgumentError)
@@ -167,7 +171,8 @@ test('a metric that the registry has already leaves nothing half registered, and
   const register = new Registry()
   const own = new Counter({ name: 'backhop_parked_total', help: 'mine', registers: [register] })
   assert.throws(() => prometheus({ register }), error => {
-    return error instanceof ArgumentError && /backhop_parked_total.*give one prometheus\(\) to all.*another registry/.test(error.message)
+    return error instanceof ArgumentError &&
+      /backhop_parked_total.*give one prometheus\(\) to all.*another registry/.test(error.message)
   })
   assert.deepEqual(register.getMetricsAsArray(), [own])
   register.clear()
@@ -219,7 +224,8 @@ test('T3: metrics of one provider have the ready consumers of each queue', async
   await reader.forceFlush()
   const [{ scopeMetrics: [{ metrics: found }] }] = exporter.getMetrics()
   const { dataPoints } = found.find(({ descriptor }) => descriptor.name === 'backhop.consumers.ready')
-  assert.deepEqual(dataPoints.map(({ value, attributes }) => [attributes['messaging.destination.name'], value]), [['a', 3], ['b', 0]])
+  assert.deepEqual(dataPoints.map(({ value, attributes }) => [attributes['messaging.destination.name'], value]),
+    [['a', 3], ['b', 0]])
   const text = await register.metrics()
   assert.deepEqual(text.match(/^backhop_consumers_ready\{.*$/gm), [
     'backhop_consumers_ready{queue="a"} 3', 'backhop_consumers_ready{queue="b"} 0'
@@ -234,14 +240,17 @@ test('the state of a breaker is a gauge of each queue and breaker', async () => 
   const provider = new MeterProvider({ readers: [reader] })
   const register = new Registry()
   const events = []
-  const emitter = new Emitter('orders', [prometheus({ register }), metrics({ meterProvider: provider }), event => events.push(event)])
-  for (const [kind, name] of [[c.BH_EVENT_BREAKER_OPENED, 'api'], [c.BH_EVENT_BREAKER_OPENED, 'db'], [c.BH_EVENT_BREAKER_CLOSED, 'api']]) {
+  const receivers = [prometheus({ register }), metrics({ meterProvider: provider })]
+  const emitter = new Emitter('orders', [...receivers, event => events.push(event)])
+  const { BH_EVENT_BREAKER_OPENED: OPENED, BH_EVENT_BREAKER_CLOSED: CLOSED } = c
+  for (const [kind, name] of [[OPENED, 'api'], [OPENED, 'db'], [CLOSED, 'api']]) {
     emitter.emitDescribed(kind, native => native.set_string(c.BH_FIELD_BREAKER, name), [])
   }
   await reader.forceFlush()
   const [{ scopeMetrics: [{ metrics: found }] }] = exporter.getMetrics()
   const [{ dataPoints }] = found.filter(({ descriptor }) => descriptor.name === 'backhop.breaker.state')
-  assert.deepEqual(dataPoints.map(({ value, attributes }) => [attributes['backhop.breaker'], value]), [['api', 0], ['db', 2]])
+  assert.deepEqual(dataPoints.map(({ value, attributes }) => [attributes['backhop.breaker'], value]),
+    [['api', 0], ['db', 2]])
   const text = await register.metrics()
   assert.match(text, /^backhop_breaker_state\{queue="orders",breaker="api"\} 0$/m)
   assert.match(text, /^backhop_breaker_state\{queue="orders",breaker="db"\} 2$/m)
@@ -256,7 +265,8 @@ test('labels are bounded, whatever 10,000 messages and errors are called', async
   const exporter = new InMemoryMetricExporter(AggregationTemporality.CUMULATIVE)
   const reader = new PeriodicExportingMetricReader({ exporter, exportIntervalMillis: 2 ** 30 })
   const provider = new MeterProvider({ readers: [reader] })
-  const emitter = new Emitter('orders', [prometheus({ register }), metrics({ meterProvider: provider })], { copies: () => 3 })
+  const receivers = [prometheus({ register }), metrics({ meterProvider: provider })]
+  const emitter = new Emitter('orders', receivers, { copies: () => 3 })
   for (let i = 0; i < 10_000; i++) {
     const error = Object.assign(new Error(`error ${i}`), { name: `Error${i}` })
     emitter.emit('retried', () => ({ ...failure(error, `id ${i}`)(), errorClass: `Error${i}` }))

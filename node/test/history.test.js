@@ -75,11 +75,13 @@ vectors.cases('history', each => {
 })
 
 test('a history outlives what it was read from', () => {
-  const history = new History(new Delivery({ headers: { 'backhop-attempts': 3 } }), { topology: new Topology({ queue: 'orders' }) })
+  const topology = new Topology({ queue: 'orders' })
+  const history = new History(new Delivery({ headers: { 'backhop-attempts': 3 } }), { topology })
   global.gc?.()
   assert.equal(history.attempts, 3)
 })
 
 test('an option that there is not is refused with those there are', () => {
-  assert.throws(() => new History(new Delivery(), { legacy: 'x-retry' }), /no option legacy: give any of topology, legacyCounter, /)
+  assert.throws(() => new History(new Delivery(), { legacy: 'x-retry' }),
+    /no option legacy: give any of topology, legacyCounter, /)
 })

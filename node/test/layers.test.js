@@ -1,5 +1,6 @@
 'use strict'
-// Modules of the package form floors: no circle of requires, and none that points to a higher floor.
+// Modules of the package form floors: no circle of requires, and none that points to a higher
+// floor.
 
 const assert = require('node:assert/strict')
 const { readFileSync, readdirSync } = require('node:fs')
@@ -43,7 +44,10 @@ function circleIn (modules) {
   return undefined
 }
 
-/** Returns the floor of a module: 0 a noun, 1 observe/, 2 the worker and what clients share, 3 a client. */
+/**
+ * Returns the floor of a module: 0 a noun, 1 observe/, 2 the worker and what clients share, 3 a
+ * client.
+ */
 function floorOf (name) {
   if (name.startsWith('observe/')) return 1
   if (name === 'worker' || name.startsWith('worker/')) return 2

@@ -9,7 +9,8 @@ const vectors = require('./vectors')
 const ACTIONS = ['none', 'ack', 'retry', 'reject', 'return', 'park', 'drop', 'replay', 'defer']
 const ENDINGS = ['orderly', 'cut', 'error', 'missing']
 const STATES = [
-  'none', 'arrived', 'taken', 'settled', 'due', 'sent', 'waiting', 'confirmed', 'abandoned', 'acknowledged', 'rejected', 'given-back'
+  'none', 'arrived', 'taken', 'settled', 'due', 'sent', 'waiting', 'confirmed', 'abandoned', 'acknowledged', 'rejected',
+  'given-back'
 ]
 const STEPS = ['rest', 'emit', 'ack', 'nack', 'reject', 'give_back', 'open', 'declare', 'publish']
 const BACK_OFF = { kind: 'fixed', initial_ms: 100, jitter: 'none' }
@@ -42,7 +43,9 @@ class Sequence {
     for (const [name, state] of Object.entries(row.states ?? {})) {
       this.same(STATES[ledger.state(this.number(name))], state, row)
     }
-    for (const [state, count] of Object.entries(row.counts ?? {})) this.same(ledger.count(STATES.indexOf(state)), count, row)
+    for (const [state, count] of Object.entries(row.counts ?? {})) {
+      this.same(ledger.count(STATES.indexOf(state)), count, row)
+    }
     if ('due_ms' in row) this.same(ledger.due_ms(), row.due_ms ?? -1, row)
     for (const key of ['unsettled', 'copies']) if (key in row) this.same(ledger[key](), row[key], row)
   }
@@ -79,7 +82,9 @@ class Sequence {
       case 'abandon':
       case 'postpone': return ledger[verb](this.number(first), now)
       case 'settle':
-        return ledger.settle(this.number(first), ACTIONS.indexOf(second), third, fourth ?? 'id', 'events', 'order.created')
+        return ledger.settle(
+          this.number(first), ACTIONS.indexOf(second), third, fourth ?? 'id', 'events', 'order.created'
+        )
       case 'close_channel':
       case 'lose_channel': this.same(ledger[verb](this.number(first)), second, args); break
       case 'set_restores': ledger.set_restores(first ? 1 : 0); break

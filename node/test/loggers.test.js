@@ -48,7 +48,8 @@ test('pino', () => {
 })
 
 test('winston', async () => {
-  const logger = winston.createLogger({ format: winston.format.json(), transports: [new winston.transports.Stream({ stream })] })
+  const transports = [new winston.transports.Stream({ stream })]
+  const logger = winston.createLogger({ format: winston.format.json(), transports })
   told(listeners(logger).toWinston)
   while (lines.length < 2) await new Promise(setImmediate)
   check(({ message }) => message, ['info', 'warn'])

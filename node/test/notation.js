@@ -1,5 +1,6 @@
 'use strict'
-// The notation of the shared vectors, for any runner in JavaScript; tests/vectors/README.md has the format.
+// The notation of the shared vectors, for any runner in JavaScript; tests/vectors/README.md has the
+// format.
 
 const assert = require('node:assert/strict')
 const { readFileSync, readdirSync } = require('node:fs')
@@ -9,8 +10,8 @@ const { inspect } = require('node:util')
 
 const DIRECTORY = process.env.BACKHOP_VECTORS
 const TYPES = new Set([
-  'boolean', 'int8', 'uint8', 'int16', 'uint16', 'int32', 'uint32', 'int64', 'uint64', 'float', 'double', 'decimal', 'string',
-  'bytes', 'timestamp', 'void', 'array', 'table'
+  'boolean', 'int8', 'uint8', 'int16', 'uint16', 'int32', 'uint32', 'int64', 'uint64', 'float', 'double', 'decimal',
+  'string', 'bytes', 'timestamp', 'void', 'array', 'table'
 ])
 const INTEGERS = new Set(['int8', 'uint8', 'int16', 'uint16', 'int32', 'uint32', 'int64', 'uint64', 'timestamp'])
 
@@ -102,7 +103,7 @@ function status ({ expect }) {
   return expect.status ?? 'BH_OK'
 }
 
-// --- Values ----------------------------------------------------------------------------------------------------------
+// --- Values --------------------------------------------------------------------------------------
 
 /** Returns a Number, or a BigInt if a Number would not be exact. */
 function integer (value) {

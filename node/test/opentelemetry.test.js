@@ -58,7 +58,10 @@ async function complaints (emitter, handle) {
 }
 
 test('of headers only strings go to a propagator, and a stranger\'s keeps no message from its handler', () => {
-  const hostile = [{ toString: 'x', valueOf: 'y' }, { toString () { throw new Error('mine') } }, null, [1], 5n, 7, Buffer.from(TRACEPARENT)]
+  const hostile = [
+    { toString: 'x', valueOf: 'y' }, { toString () { throw new Error('mine') } }, null, [1], 5n, 7,
+    Buffer.from(TRACEPARENT)
+  ]
   for (const traceparent of hostile) {
     assert.equal(emitter.handle(messageOf({ headers: { traceparent } }), () => 'handled'), 'handled')
     assert.equal(span().parentSpanContext, undefined)
@@ -75,7 +78,8 @@ test('a propagator that throws costs the span, and nothing else', async () => {
 })
 
 const broken = () => { throw new Error('SDK is broken') }
-const spanOf = methods => ({ startSpan: (...args) => Object.assign(provider.getTracer('x').startSpan(...args), methods) })
+const spanOf = methods =>
+  ({ startSpan: (...args) => Object.assign(provider.getTracer('x').startSpan(...args), methods) })
 for (const [what, getTracer] of Object.entries({
   'a provider that throws': broken,
   'a tracer that throws': () => ({ startSpan: broken }),
@@ -116,7 +120,8 @@ test('a context manager that throws as it is left costs nothing', async () => {
 
 test('what was thrown goes through unchanged, however odd, and its span ends', async () => {
   class Weird { get stack () { throw new Error('no stack') } }
-  const unprintable = new Proxy({}, { get () { throw new Error('no property') }, getPrototypeOf () { throw new Error('no class') } })
+  const unprintable =
+    new Proxy({}, { get () { throw new Error('no property') }, getPrototypeOf () { throw new Error('no class') } })
   const thenable = { get then () { throw failure } }
   const failure = new Error('mine')
   for (const thrown of [new Weird(), unprintable, undefined, null, 7, Symbol('x'), Object.create(null)]) {
@@ -151,7 +156,7 @@ test('error.type is what events have, and Drop is no failure', () => {
   assert.deepEqual([attributes['error.type'], events, status.code], [undefined, [], 0])
 })
 
-test('the parent is the span that is active, of the same trace or of a message without one; else the publisher\'s', () => {
+test('the parent is the active span, of the same trace or of a message without one; else the publisher\'s', () => {
   const tracer = provider.getTracer('app')
   const handled = (within, headers) => {
     context.with(within, () => emitter.handle(messageOf({ headers }), () => {}))
@@ -160,7 +165,8 @@ test('the parent is the span that is active, of the same trace or of a message w
   const active = context.active()
   const startUp = tracer.startSpan('start-up')
   const atStartUp = trace.setSpan(active, startUp)
-  const theirs = tracer.startSpan('receive', {}, trace.setSpanContext(active, { ...PUBLISHER, traceFlags: 1, isRemote: true }))
+  const received = trace.setSpanContext(active, { ...PUBLISHER, traceFlags: 1, isRemote: true })
+  const theirs = tracer.startSpan('receive', {}, received)
   const published = { traceparent: TRACEPARENT }
   assert.equal(handled(atStartUp, published).parentSpanContext.spanId, PUBLISHER.spanId)
   assert.equal(handled(atStartUp, {}).parentSpanContext.spanId, startUp.spanContext().spanId)
@@ -202,7 +208,8 @@ test('a copy\'s attributes', () => {
 })
 
 test('a message that waits for its breaker has a span of its copy, and none of a handler', () => {
-  emitter.emit('deferred', () => ({ id: '17', ...emitter.waiting(messageOf({ headers: { traceparent: TRACEPARENT } })) }))
+  const message = messageOf({ headers: { traceparent: TRACEPARENT } })
+  emitter.emit('deferred', () => ({ id: '17', ...emitter.waiting(message) }))
   const { name, parentSpanContext } = span()
   assert.deepEqual([name, parentSpanContext.spanId], ['defer orders', PUBLISHER.spanId])
   assert.equal(new Emitter('orders').waiting(messageOf()), undefined)

@@ -38,7 +38,8 @@ test('an error of a class without a name of its own is named by its class', () =
 })
 
 test('an error that says no more than its code is told by it, as of a refused connection', () => {
-  assert.deepEqual(resultOf(Object.assign(new AggregateError([]), { code: 'ECONNREFUSED' })), failed('AggregateError: ECONNREFUSED'))
+  assert.deepEqual(resultOf(Object.assign(new AggregateError([]), { code: 'ECONNREFUSED' })),
+    failed('AggregateError: ECONNREFUSED'))
 })
 
 test('a class in never parks, and so do its children', () => {
@@ -93,11 +94,13 @@ test('NT5: an error is an abort if the signal is aborted, and it is its reason o
   const abort = Object.assign(new Error('aborted'), { name: 'AbortError' })
   assert.ok(!isAbort(abort, signal))
   controller.abort()
-  for (const thrown of [signal.reason, abort, Object.assign(new Error(), { name: 'CanceledError' }), new RetryAfter(null, abort)]) {
+  for (const thrown of [signal.reason, abort, Object.assign(new Error(), { name: 'CanceledError' }),
+    new RetryAfter(null, abort)]) {
     assert.ok(isAbort(thrown, signal), String(thrown))
   }
   const unreadable = new Proxy({}, { get () { throw new Error('no') } })
-  for (const thrown of [new Error('503'), undefined, null, 'AbortError', unreadable, new RetryAfter('1s', abort), new Park(abort)]) {
+  for (const thrown of [new Error('503'), undefined, null, 'AbortError', unreadable, new RetryAfter('1s', abort),
+    new Park(abort)]) {
     assert.ok(!isAbort(thrown, signal))
   }
 })
@@ -145,7 +148,8 @@ test('N6: what an error says of itself is kept: its causes, its code, its member
     'no such file; caused by Error: connect refused [ECONNREFUSED]')
   assert.equal(resultOf(new Park(new TypeError('fetch failed', { cause: refused }))).error,
     'TypeError: fetch failed; caused by Error: connect refused [ECONNREFUSED]')
-  assert.equal(resultOf(Object.assign(new Error('ENOENT: no such file'), { code: 'ENOENT' })).error, 'Error: ENOENT: no such file')
+  assert.equal(resultOf(Object.assign(new Error('ENOENT: no such file'), { code: 'ENOENT' })).error,
+    'Error: ENOENT: no such file')
   assert.equal(resultOf(new globalThis.DOMException('stopped', 'AbortError')).error, 'AbortError: stopped')
 })
 
@@ -198,7 +202,8 @@ test('S4-8: a warning has no control characters of an error', () => {
   resultOf(new Error(text), () => { throw new TypeError(text) })
   return new Promise(resolve => setImmediate(resolve)).then(() => {
     const { message } = warnings.at(-1)
-    assert.match(message, /^a function of never failed to decide on a retry: TypeError: \?\]0;PWN\?\?31m\?evil\?{5}: it/)
+    assert.match(message,
+      /^a function of never failed to decide on a retry: TypeError: \?\]0;PWN\?\?31m\?evil\?{5}: it/)
     assert.match(message, /called with Error: \?\]0;PWN\?\?31m\?evil\?{5}$/)
   })
 })
@@ -211,7 +216,8 @@ test('never and only take classes, predicates, or lists of them', () => {
   assert.equal(outcome(new Mine(), { never: Mine }), 'permanent')
   assert.equal(outcome(Object.create(Old.prototype), { never: Old }), 'permanent')
   assert.equal(outcome(new Error('400'), { never: ({ message }) => message === '400' }), 'permanent')
-  assert.equal(outcome(new Error('500'), { never: [Mine, function (error) { return error.message === '400' }] }), 'failed')
+  assert.equal(outcome(new Error('500'), { never: [Mine, function (error) { return error.message === '400' }] }),
+    'failed')
   assert.equal(outcome(new Mine(), { only: [Mine] }), 'failed')
   assert.equal(outcome(new Error('x'), { only: [Mine] }), 'permanent')
   assert.equal(outcome('text', { never: thrown => thrown === 'text' }), 'permanent')
@@ -229,7 +235,8 @@ test('a predicate may answer a delay, as RetryAfter', () => {
 })
 
 test('a predicate that throws, or answers what it cannot, parks nothing', () => {
-  for (const wrong of [() => { throw new Error('bug') }, () => 0, () => -1, () => NaN, () => Promise.resolve(true), () => ({})]) {
+  for (const wrong of [() => { throw new Error('bug') }, () => 0, () => -1, () => NaN, () => Promise.resolve(true),
+    () => ({})]) {
     for (const name of ['never', 'only']) {
       assert.deepEqual(new Choice({ [name]: wrong }).result(new Error('x')), failed('Error: x'))
     }
@@ -280,7 +287,8 @@ test('a delay that was removed, replaced or cannot be read is none, and the outc
 
     set wholeQueue (value) {}
   }
-  for (const [outcome, thrown] of [['failed', () => new RetryAfter(7, 'busy')], ['throttled', () => new Unreadable(7, 'busy')]]) {
+  const errors = { failed: () => new RetryAfter(7, 'busy'), throttled: () => new Unreadable(7, 'busy') }
+  for (const [outcome, thrown] of Object.entries(errors)) {
     const bare = Object.create(Object.getPrototypeOf(thrown()))
     assert.deepEqual([resultOf(bare).outcome, resultOf(bare).retryAfter], [outcome, 0])
     const deleted = thrown()

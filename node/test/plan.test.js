@@ -13,8 +13,8 @@ const { endOf } = inside('observe/event')
 
 const NOW_MS = 1_700_000_000_000
 const KEYS =
-  'name delivery policy topology legacy_counter wait_queues outcome error retry_after_ms now_ms random frame_max guard ' +
-  'replay expect'
+  'name delivery policy topology legacy_counter wait_queues outcome error retry_after_ms now_ms random frame_max ' +
+  'guard replay expect'
 
 function fraction (u) {
   const bytes = Buffer.alloc(8)
@@ -36,7 +36,8 @@ function planOf (each, history, topology) {
   const now = Number(each.now_ms ?? NOW_MS)
   if (each.guard) return Plan.guard(history, topology, { random, frameMax, now })
   return new Plan(history, topology, {
-    outcome: each.outcome, error: raw(each.error ?? ''), retryAfter: Number(each.retry_after_ms ?? 0), frameMax, now, random
+    outcome: each.outcome, error: raw(each.error ?? ''), retryAfter: Number(each.retry_after_ms ?? 0), frameMax, now,
+    random
   })
 }
 
@@ -150,7 +151,8 @@ test('a moment may be a Date', () => {
 test('the properties of a copy are those that the plan keeps, and its own', () => {
   const topology = new Topology({ queue: 'orders' })
   const properties = {
-    contentType: 'text/plain', messageId: '42', userId: 'guest', expiration: '100', priority: undefined, headers: { tenant: 'acme' }
+    contentType: 'text/plain', messageId: '42', userId: 'guest', expiration: '100', priority: undefined,
+    headers: { tenant: 'acme' }
   }
   const plan = new Plan(new History(new Delivery({ properties }), { topology }), topology, { error: '507' })
   const { headers, ...copy } = plan.copyProperties(properties, { integer: value => ({ '!': 'long', value }) })

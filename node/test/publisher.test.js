@@ -1,5 +1,6 @@
 'use strict'
-// Tests that no broker can do: answers in an order of the test's own, an original that is gone, a turn without time.
+// Tests that no broker can do: answers in an order of the test's own, an original that is gone, a
+// turn without time.
 
 const assert = require('node:assert/strict')
 const { describe, it } = require('node:test')
@@ -87,7 +88,9 @@ let tag = 0
 
 function copyOf (id, { replayed, content = 'content', channel = 'channel', isOpen = () => true } = {}) {
   const settled = []
-  const plan = { action: replayed ? 'replay' : 'retry', delay: 100, rung: 0, exchange: 'wait', routingKey: 'key', mandatory: true }
+  const plan = {
+    action: replayed ? 'replay' : 'retry', delay: 100, rung: 0, exchange: 'wait', routingKey: 'key', mandatory: true
+  }
   const original = {
     channel, tag: ++tag, get isOpen () { return isOpen() }, settle: action => settled.push(action)
   }

@@ -27,14 +27,17 @@ test('a handler that always fails sees its message until it is parked', async ()
 
 test('N4-5: a message as JSON has what identifies it', async () => {
   let json
-  await rehearse(message => { json = JSON.stringify(message) }, 'body', { policy, queue: 'orders', properties: { messageId: '7' } })
-  assert.deepEqual(JSON.parse(json), { id: '7', attempt: 1, queue: 'orders', exchange: '', routingKey: 'orders', size: 4 })
+  await rehearse(message => { json = JSON.stringify(message) }, 'body',
+    { policy, queue: 'orders', properties: { messageId: '7' } })
+  assert.deepEqual(JSON.parse(json),
+    { id: '7', attempt: 1, queue: 'orders', exchange: '', routingKey: 'orders', size: 4 })
 })
 
 test('a handler sees what became of its message before', async () => {
   const seen = []
   const rehearsal = await rehearse(message => {
-    seen.push([message.attempt, message.lastError, message.exchange, message.routingKey, message.lastDelay, String(message.content)])
+    seen.push([message.attempt, message.lastError, message.exchange, message.routingKey, message.lastDelay,
+      String(message.content)])
     if (message.attempt === 1) throw new RetryAfter('30s', 'busy')
   }, 'body', { policy, queue: 'orders', exchange: 'events', routingKey: 'order.created' })
   assert.equal(rehearsal.outcome, 'acked')
@@ -68,7 +71,8 @@ for (const strategy of ['reject', 'native']) {
 test('a rehearsal prints every error that a handler throws', async () => {
   const once = { policy: new Policy({ maxAttempts: 1 }) }
   const hostile = new Proxy({}, { get () { throw new Error('trap') }, getPrototypeOf () { throw new Error('trap') } })
-  const printed = async thrown => String(await rehearse(() => { throw thrown }, '', once)).split('\n')[0].split(': ').slice(1)
+  const printed = async thrown =>
+    String(await rehearse(() => { throw thrown }, '', once)).split('\n')[0].split(': ').slice(1)
   assert.deepEqual(await printed(Object.create(null)), ['[Object', 'null prototype] {}'])
   assert.equal((await printed({ toString: null })).length, 2)
   assert.ok((await printed(hostile)).length)
@@ -83,7 +87,8 @@ test('what would go on for ever ends', async () => {
 })
 
 test('a message that crashes its consumers is not handed to the handler', async () => {
-  const rehearsal = await rehearse(() => assert.fail(), '', { headers: { 'x-delivery-count': 1, 'backhop-crashes': 20 } })
+  const headers = { 'x-delivery-count': 1, 'backhop-crashes': 20 }
+  const rehearsal = await rehearse(() => assert.fail(), '', { headers })
   assert.deepEqual([rehearsal.reason, rehearsal.errors], ['poison', []])
 })
 
@@ -127,7 +132,7 @@ test('an error has the policy of the first that matches, and all have one count'
   await assert.rejects(rehearse(() => {}, '', { topology, policies }), { name: 'ForeignPolicyError' })
 })
 
-longTest('NT18: the core\'s objects of many rehearsals are freed, also if nothing else lets the event loop turn', async () => {
+longTest('NT18: the core\'s objects of many rehearsals are freed, even if no test lets the loop turn', async () => {
   const limited = { policy: new Policy({ maxAttempts: 10 }) }
   const many = async () => {
     for (let i = 0; i < 1000; i++) await rehearse(fail, 'x', limited)

@@ -14,12 +14,12 @@ const types = headers => {
 test('values are pushed with the widest type that holds them', () => {
   assert.deepEqual(types({
     text: 'x', raw: Buffer.from('x'), view: new Uint8Array(1), yes: true, one: 1, big: 2 ** 40, fraction: 0.5, nan: NaN,
-    infinite: Infinity, huge: 1e300, date: new Date(), nothing: null, missing: undefined, table: { a: 1 }, map: new Map(),
-    array: [1, undefined], wide: 2n ** 62n, unsigned: 2n ** 63n, vast: 2n ** 70n
+    infinite: Infinity, huge: 1e300, date: new Date(), nothing: null, missing: undefined, table: { a: 1 },
+    map: new Map(), array: [1, undefined], wide: 2n ** 62n, unsigned: 2n ** 63n, vast: 2n ** 70n
   }), {
-    text: 'string', raw: 'bytes', view: 'bytes', yes: 'boolean', one: 'int64', big: 'int64', fraction: 'double', nan: 'double',
-    infinite: 'double', huge: 'double', date: 'timestamp', nothing: 'void', missing: undefined, table: 'table', map: 'table',
-    array: 'array', wide: 'int64', unsigned: 'uint64', vast: 'double'
+    text: 'string', raw: 'bytes', view: 'bytes', yes: 'boolean', one: 'int64', big: 'int64', fraction: 'double',
+    nan: 'double', infinite: 'double', huge: 'double', date: 'timestamp', nothing: 'void', missing: undefined,
+    table: 'table', map: 'table', array: 'array', wide: 'int64', unsigned: 'uint64', vast: 'double'
   })
 })
 
@@ -28,18 +28,20 @@ test('tagged values are what they say, by the names of amqplib and of the core',
   assert.deepEqual(types({
     a: tagged('timestamp', 1700000000), b: tagged('decimal', { places: 2, digits: 314 }), c: tagged('byte', -1),
     d: tagged('unsignedbyte', 255), e: tagged('short', 1), f: tagged('unsignedshort', 1), g: tagged('int', 1),
-    h: tagged('unsignedint', 1), i: tagged('long', 1), j: tagged('float', 0.5), k: tagged('float64', 0.5), l: tagged('double', 1),
-    m: tagged('object', { '!': 'int8' }), n: tagged('uint64', 2n ** 64n - 1n), o: tagged('string', Buffer.from([0xff]))
+    h: tagged('unsignedint', 1), i: tagged('long', 1), j: tagged('float', 0.5), k: tagged('float64', 0.5),
+    l: tagged('double', 1), m: tagged('object', { '!': 'int8' }), n: tagged('uint64', 2n ** 64n - 1n),
+    o: tagged('string', Buffer.from([0xff]))
   }), {
-    a: 'timestamp', b: 'decimal', c: 'int8', d: 'uint8', e: 'int16', f: 'uint16', g: 'int32', h: 'uint32', i: 'int64', j: 'float',
-    k: 'double', l: 'double', m: 'table', n: 'uint64', o: 'string'
+    a: 'timestamp', b: 'decimal', c: 'int8', d: 'uint8', e: 'int16', f: 'uint16', g: 'int32', h: 'uint32', i: 'int64',
+    j: 'float', k: 'double', l: 'double', m: 'table', n: 'uint64', o: 'string'
   })
 })
 
 const SPOOFS = [
-  { '!': 'timestamp', value: 'soon' }, { '!': 'timestamp' }, { '!': 'no-type', value: 1 }, { '!': 5, value: 1 }, { '!': 'toString' },
-  { '!': 'decimal', value: { places: -1, digits: 1 } }, { '!': 'decimal', value: null }, { '!': 'int8', value: 1.5 },
-  { '!': 'array', value: {} }, { '!': 'object', value: null }, { '!': '__proto__', value: 1 }, { '!': 'long', value: 1e30 }
+  { '!': 'timestamp', value: 'soon' }, { '!': 'timestamp' }, { '!': 'no-type', value: 1 }, { '!': 5, value: 1 },
+  { '!': 'toString' }, { '!': 'decimal', value: { places: -1, digits: 1 } }, { '!': 'decimal', value: null },
+  { '!': 'int8', value: 1.5 }, { '!': 'array', value: {} }, { '!': 'object', value: null },
+  { '!': '__proto__', value: 1 }, { '!': 'long', value: 1e30 }
 ]
 
 for (const spoof of SPOOFS) {
@@ -64,7 +66,8 @@ test('a header named __proto__ is a header', () => {
 
 test('what a client made of bytes that were no UTF-8, and is too long by that, is cut', () => {
   const long = '\ufffd'.repeat(100)
-  const delivery = new Delivery({ exchange: long, properties: { messageId: long }, headers: { [long]: 1, [`${long}x`]: 2 } })
+  const headers = { [long]: 1, [`${long}x`]: 2 }
+  const delivery = new Delivery({ exchange: long, properties: { messageId: long }, headers })
   assert.equal(delivery.exchange, '\ufffd'.repeat(85))
   assert.equal(delivery.properties.messageId, '\ufffd'.repeat(85))
   assert.deepEqual(delivery.headers, { ['\ufffd'.repeat(85)]: 1 })
@@ -80,12 +83,14 @@ test('headers of any depth do no harm', () => {
 test('properties are taken as clients give them', () => {
   const delivery = new Delivery({
     properties: { // amqplib's, with missing ones as undefined
-      contentType: 'text/plain', contentEncoding: undefined, headers: { a: 1 }, deliveryMode: 2, priority: '5', expiration: 100,
+      contentType: 'text/plain', contentEncoding: undefined, headers: { a: 1 }, deliveryMode: 2, priority: '5',
+      expiration: 100,
       messageId: 42, timestamp: new Date(1_700_000_000_000), clusterId: null
     }
   })
   assert.deepEqual(delivery.properties, {
-    contentType: 'text/plain', deliveryMode: 2, priority: 5, expiration: '100', messageId: '42', timestamp: 1_700_000_000
+    contentType: 'text/plain', deliveryMode: 2, priority: 5, expiration: '100', messageId: '42',
+    timestamp: 1_700_000_000
   })
   assert.equal(delivery.header('a'), 1)
 })

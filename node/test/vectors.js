@@ -25,7 +25,7 @@ function tells (error, texts = []) {
   for (const text of [texts].flat()) assert.ok(error.message.includes(inWords(text)), error.message)
 }
 
-// --- Inputs ----------------------------------------------------------------------------------------------------------
+// --- Inputs --------------------------------------------------------------------------------------
 
 const camel = name => name.replace(/[-_](\w)/g, (_, letter) => letter.toUpperCase())
 
@@ -49,7 +49,9 @@ function policy ({ policy: given = {} }) {
   for (const key of ['initial_ms', 'max_ms', 'max_age_ms', 'max_retry_after_ms']) {
     if (key in given) options[camel(key.replace('_ms', ''))] = Number(given[key])
   }
-  for (const key of ['max_attempts', 'max_crashes', 'max_deferrals']) if (key in given) options[camel(key)] = integer(given[key])
+  for (const key of ['max_attempts', 'max_crashes', 'max_deferrals']) {
+    if (key in given) options[camel(key)] = integer(given[key])
+  }
   if ('kind' in given) options.kind = given.kind
   const ignores = given.kind === 'linear' || given.kind === 'fixed' // and the class refuses it
   if ('factor' in given && !ignores) options.factor = fraction(given.factor)

@@ -14,7 +14,8 @@ const { Worker: Thread } = require('node:worker_threads')
 const { Registry } = require('prom-client')
 
 const {
-  ArgumentError, Breaker, ConnectionFailedError, NoLibrabbitmqError, Policy, StateError, Topology, URIError, Worker, buildInfo
+  ArgumentError, Breaker, ConnectionFailedError, NoLibrabbitmqError, Policy, StateError, Topology, URIError, Worker,
+  buildInfo
 } = require('backhop')
 
 const { prometheus } = require('backhop/prom-client')
@@ -26,9 +27,12 @@ const NOWHERE = 'amqp://guest:secret@127.0.0.1:1'
 const NEEDS_WORKER = buildInfo().worker ? {} : { skip: 'built without librabbitmq' }
 const timeout = 30_000
 
-test('without librabbitmq a worker says what to install', { skip: buildInfo().worker && 'built with librabbitmq' }, () => {
+test('without librabbitmq a worker says what to install', {
+  skip: buildInfo().worker && 'built with librabbitmq'
+}, () => {
   assert.throws(() => new Worker(NOWHERE, { queue: 'orders' }), error => {
-    return error instanceof NoLibrabbitmqError && /librabbitmq-dev libssl-dev pkg-config.*npm rebuild backhop/.test(error.message)
+    return error instanceof NoLibrabbitmqError &&
+      /librabbitmq-dev libssl-dev pkg-config.*npm rebuild backhop/.test(error.message)
   })
 })
 
@@ -40,12 +44,19 @@ for (const uri of ['', 'http://localhost', 'amqp://localhost:99999']) {
 
 test('options that contradict each other, are none or out of range are refused', NEEDS_WORKER, () => {
   const topology = new Topology({ queue: 'orders' })
-  assert.throws(() => new Worker(NOWHERE, {}), /neither queue nor topology: give the name of the work queue, or a Topology/)
-  assert.throws(() => new Worker(NOWHERE, { queue: 'orders', topology }), /has its queue from the topology: give either/)
-  assert.throws(() => new Worker(NOWHERE, { policy: new Policy(), topology }), /has its policy from the topology: give either/)
-  assert.throws(() => new Worker(NOWHERE, { queue: 'orders', threads: 8 }), /no option threads: give any of .*concurrency/)
-  assert.throws(() => new Worker(NOWHERE, { queue: 'orders', mode: 'maybe' }), /mode is 'maybe': give one of create, verify, none/)
-  for (const concurrency of [0, 1.5, '8']) assert.throws(() => new Worker(NOWHERE, { queue: 'orders', concurrency }), ArgumentError)
+  assert.throws(() => new Worker(NOWHERE, {}),
+    /neither queue nor topology: give the name of the work queue, or a Topology/)
+  assert.throws(() => new Worker(NOWHERE, { queue: 'orders', topology }),
+    /has its queue from the topology: give either/)
+  assert.throws(() => new Worker(NOWHERE, { policy: new Policy(), topology }),
+    /has its policy from the topology: give either/)
+  assert.throws(() => new Worker(NOWHERE, { queue: 'orders', threads: 8 }),
+    /no option threads: give any of .*concurrency/)
+  assert.throws(() => new Worker(NOWHERE, { queue: 'orders', mode: 'maybe' }),
+    /mode is 'maybe': give one of create, verify, none/)
+  for (const concurrency of [0, 1.5, '8']) {
+    assert.throws(() => new Worker(NOWHERE, { queue: 'orders', concurrency }), ArgumentError)
+  }
   for (const drain of ['2h', -1]) assert.throws(() => new Worker(NOWHERE, { queue: 'orders', drain }), ArgumentError)
   assert.throws(() => new Worker(NOWHERE, { queue: 'orders', prefetch: 65536 }), ArgumentError)
 })
@@ -115,13 +126,20 @@ test('stopping what does not run does nothing, and replaying it is refused', { .
   await assert.rejects(worker.replay(1), { name: 'StateError', message: /the worker does not run/ })
 })
 
-test('what run, stop and replay cannot take is refused before anything starts', { ...NEEDS_WORKER, timeout }, async () => {
+test('what run, stop and replay cannot take is refused before anything starts', {
+  ...NEEDS_WORKER, timeout
+}, async () => {
   const worker = new Worker(NOWHERE, { queue: 'orders' })
   await assert.rejects(worker.run('handle'), /run takes the function that handles a message, and was given 'handle'/)
-  await assert.rejects(worker.run(() => {}, { signla: AbortSignal.abort() }), /run has no option signla: give any of signal/)
-  for (const signal of [null, {}, 'abort']) await assert.rejects(worker.run(() => {}, { signal }), /give a.* AbortSignal/)
+  await assert.rejects(worker.run(() => {}, { signla: AbortSignal.abort() }),
+    /run has no option signla: give any of signal/)
+  for (const signal of [null, {}, 'abort']) {
+    await assert.rejects(worker.run(() => {}, { signal }), /give a.* AbortSignal/)
+  }
   await assert.rejects(worker.stop({ timout: 1 }), /stop has no option timout: give any of timeout/)
-  for (const most of [null, -1, 1.5, '3']) await assert.rejects(worker.replay(most), /most is .*: give a whole number, 0 or more/)
+  for (const most of [null, -1, 1.5, '3']) {
+    await assert.rejects(worker.replay(most), /most is .*: give a whole number, 0 or more/)
+  }
   await worker.run(() => {}, { signal: AbortSignal.abort() }) // it can still run
 })
 
@@ -135,7 +153,9 @@ test('an event without a listener that is worth it becomes a warning', { ...NEED
   await running
 })
 
-test('what a listener throws is uncaught, as of any emitter, and the worker goes on', { ...NEEDS_WORKER, timeout }, () => {
+test('what a listener throws is uncaught, as of any emitter, and the worker goes on', {
+  ...NEEDS_WORKER, timeout
+}, () => {
   const output = run(`
     process.on('uncaughtException', error => { console.log('uncaught', error.message); worker.stop() })
     worker.once('unavailable', () => { throw new Error('no') })
@@ -143,25 +163,33 @@ test('what a listener throws is uncaught, as of any emitter, and the worker goes
   assert.deepEqual(output, ['uncaught no', 'ran'])
 })
 
-test('a process whose worker has drained ends by itself, and so does one that never ran it', { ...NEEDS_WORKER, timeout }, () => {
+test('a process whose worker has drained ends by itself, and so does one that never ran it', {
+  ...NEEDS_WORKER, timeout
+}, () => {
   assert.deepEqual(run('console.log("made")'), ['made'])
-  assert.deepEqual(run('worker.on("unavailable", () => worker.stop()); worker.run(() => {}).then(() => console.log("ran"))'), ['ran'])
+  const stopping = 'worker.on("unavailable", () => worker.stop())'
+  assert.deepEqual(run(`${stopping}; worker.run(() => {}).then(() => console.log("ran"))`), ['ran'])
 })
 
 test('a process may exit while its worker runs', { ...NEEDS_WORKER, timeout }, () => {
-  assert.deepEqual(run('worker.on("unavailable", () => { console.log("bye"); process.exit(0) }); worker.run(() => {})'), ['bye'])
+  const leaving = 'worker.on("unavailable", () => { console.log("bye"); process.exit(0) })'
+  assert.deepEqual(run(`${leaving}; worker.run(() => {})`), ['bye'])
 })
 
 test('NODE_DEBUG=backhop tells what it met', { ...NEEDS_WORKER, timeout }, () => {
   const code = 'worker.on("unavailable", () => worker.stop()); worker.run(() => {})'
-  const output = run(`process.stderr.write = text => { console.log(text.trim()); return true }; ${code}`, { NODE_DEBUG: 'backhop' })
+  const output =
+    run(`process.stderr.write = text => { console.log(text.trim()); return true }; ${code}`, { NODE_DEBUG: 'backhop' })
   assert.ok(output.some(line => /^BACKHOP \d+: unavailable: /.test(line)), output.join('\n'))
 })
 
-/** Runs code in a process of its own, beside a worker; its lines. It has to end by itself, in order. */
+/**
+ * Runs code in a process of its own, beside a worker; its lines. It has to end by itself, in order.
+ */
 function run (code, env = {}) {
   const script = `const worker = new (require('backhop').Worker)('${NOWHERE}', { queue: 'orders' }); ${code}`
-  const output = execFileSync(process.execPath, ['-e', script], { cwd: __dirname, env: { ...process.env, ...env }, timeout })
+  const output =
+    execFileSync(process.execPath, ['-e', script], { cwd: __dirname, env: { ...process.env, ...env }, timeout })
   return output.toString().trim().split('\n')
 }
 
@@ -216,8 +244,8 @@ for (const end of ['terminate', 'stop']) {
 }
 
 /**
- * Runs in a process that has the addon in this thread alone. The C library reads HOSTALIASES for a name without dots: a pipe
- * without a writer keeps the look-up waiting.
+ * Runs in a process that has the addon in this thread alone. The C library reads HOSTALIASES for a
+ * name without dots: a pipe without a writer keeps the look-up waiting.
  */
 const LOOKS_UP = `
   const fs = require('node:fs')
@@ -233,7 +261,8 @@ const LOOKS_UP = `
     const waiting = threads()
     const look = setInterval(() => {
       try {
-        fs.closeSync(fs.openSync(process.env.HOSTALIASES, fs.constants.O_WRONLY | fs.constants.O_NONBLOCK)) // they go on
+        const flags = fs.constants.O_WRONLY | fs.constants.O_NONBLOCK
+        fs.closeSync(fs.openSync(process.env.HOSTALIASES, flags)) // they go on
       } catch { // nobody waits
         if (threads() >= waiting) return
         console.log('ended')
@@ -257,7 +286,9 @@ test('a thread may end while a name is looked up', { ...NEEDS_WORKER, timeout },
 
 test('a worker that is garbage leaves no descriptor and no thread', { ...NEEDS_WORKER, timeout }, async () => {
   const before = held()
-  for (let i = 0; i < 20; i++) new Worker(NOWHERE, { queue: 'orders', breaker: new Breaker('api') }) // which is garbage too
+  for (let i = 0; i < 20; i++) { // each breaker is garbage too
+    new Worker(NOWHERE, { queue: 'orders', breaker: new Breaker('api') })
+  }
   for (const end = Date.now() + timeout; held().descriptors > before.descriptors && Date.now() < end;) {
     global.gc()
     await new Promise(resolve => setImmediate(resolve))

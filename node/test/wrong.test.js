@@ -1,6 +1,6 @@
 'use strict'
-// Values that no caller should give, through the public classes. Each gets an error of the package's own, in the
-// caller's names and units, before anything is sent.
+// Values that no caller should give, through the public classes. Each gets an error of the
+// package's own, in the caller's names and units, before anything is sent.
 
 const assert = require('node:assert/strict')
 const { cpSync, mkdtempSync, rmSync } = require('node:fs')
@@ -16,7 +16,8 @@ const { Clock, rehearse } = require('backhop/testing')
 
 const { lib } = require('./internals')
 
-const { BackhopError, Breaker, Delivery, Park, Plan, History, Policy, RetryAfter, Topology, Worker, buildInfo } = backhop
+const { BackhopError, Breaker, Delivery, Park, Plan, History, Policy, RetryAfter, Topology, Worker, buildInfo } =
+  backhop
 
 const NOWHERE = 'amqp://guest:secret@127.0.0.1:1'
 const policy = new Policy()
@@ -49,7 +50,8 @@ const SHARED = {
   mode: [null, 'maybe', true, ''],
   never: NOT_CHOICES,
   only: NOT_CHOICES,
-  policies: [null, 7, 'slow', {}, [null], [Error], [[Error]], [[Error, null]], [['Error', policy]], [[async () => true, policy]]],
+  policies: [null, 7, 'slow', {}, [null], [Error], [[Error]], [[Error, null]], [['Error', policy]],
+    [[async () => true, policy]]],
   legacyCounter: NOT_TEXTS,
   waitQueues: [null, 'orders.wait', 7, [7], [''], {}],
   confirmTimeout: [...NOT_DURATIONS, 0, -1, '2h'],
@@ -85,7 +87,8 @@ const TABLE = [
   ...Object.entries(TOPOLOGY).map(([name, values]) => [
     `a Topology's ${name}`, values, value => new Topology({ queue: 'orders', [name]: value })
   ]),
-  ['a Topology\'s policies', [null, policy, [null], ['slow'], 7], value => new Topology({ queue: 'orders', policies: value })],
+  ['a Topology\'s policies', [null, policy, [null], ['slow'], 7],
+    value => new Topology({ queue: 'orders', policies: value })],
   ['a Topology\'s options', [undefined, ...NOT_OPTIONS], value => new Topology(value)],
   ['a queue\'s name', ['amq.x', 'x'.repeat(248), 'a\0b', Buffer.from([255])], value => new Topology({ queue: value })],
   ['what checkBroker is given', [undefined, null, 7], value => topology.checkBroker(value, '4.0.0')],
@@ -110,7 +113,8 @@ const TABLE = [
     { policy, topology }], value => new Retrier(null, value)],
   ['amqplib\'s channel', [undefined, {}, 'amqp://localhost', { addSetup () {} }, { createChannel () {} }],
     value => new Retrier(value, { queue: 'orders' })],
-  ['node-amqp\'s connection', [undefined, null, {}, 'amqp://localhost'], value => new AmqpRetrier(value, { queue: 'orders' })],
+  ['node-amqp\'s connection', [undefined, null, {}, 'amqp://localhost'],
+    value => new AmqpRetrier(value, { queue: 'orders' })],
   ['what wrap is given', NOT_HANDLERS, value => retrier.wrap(value)],
   ['what consume is given', NOT_HANDLERS, value => retrier.consume(value)],
   ['consume\'s prefetch', [null, 0, 65536, '10', 1.5], value => retrier.consume(() => {}, { prefetch: value })],
@@ -123,7 +127,8 @@ const TABLE = [
     value => new RetryAfter(value, new Error('429'))],
   ['what rehearse is given', NOT_HANDLERS, value => rehearse(value)],
   ['the content of a rehearsal', [null, 7, {}], value => rehearse(() => {}, value)],
-  ['a rehearsal\'s options', [null, 'x', { polcy: policy }, { mostAttempts: 0 }, { clock: Date.now }, { never: [undefined] }],
+  ['a rehearsal\'s options',
+    [null, 'x', { polcy: policy }, { mostAttempts: 0 }, { clock: Date.now }, { never: [undefined] }],
     value => rehearse(() => {}, '', value)],
   ['what a clock starts at', ['noon', undefined + 1, {}], value => new Clock(value)],
   ['what a clock advances by', [undefined, ...NOT_DURATIONS, -1], value => new Clock().advance(value)]
@@ -142,20 +147,25 @@ const WORKER_TABLE = [
     retryEvents: [null, 1, 'yes'],
     failFast: [null, 1, 'yes'],
     threads: [8]
-  }).map(([name, values]) => [`a Worker's ${name}`, values, value => new Worker(NOWHERE, { queue: 'orders', [name]: value })]),
-  ['a Worker\'s options', [undefined, ...NOT_OPTIONS, {}, { queue: 'orders', topology }], value => new Worker(NOWHERE, value)],
-  ['a Worker\'s URI', [undefined, null, '', 7, {}, [], [7], [null], 'localhost', 'http://localhost', NOWHERE.slice(0, 9) + ':99999'],
+  }).map(([name, values]) =>
+    [`a Worker's ${name}`, values, value => new Worker(NOWHERE, { queue: 'orders', [name]: value })]),
+  ['a Worker\'s options', [undefined, ...NOT_OPTIONS, {}, { queue: 'orders', topology }],
+    value => new Worker(NOWHERE, value)],
+  ['a Worker\'s URI',
+    [undefined, null, '', 7, {}, [], [7], [null], 'localhost', 'http://localhost', NOWHERE.slice(0, 9) + ':99999'],
     value => new Worker(value, { queue: 'orders' })],
   ['what run is given', NOT_HANDLERS, value => new Worker(NOWHERE, { queue: 'orders' }).run(value)],
   ['run\'s options', [
-    null, 'x', { signal: {} }, { signal: null }, { signals: ['SIGWRONG'] }, { signals: 'SIGTERM' }, { signals: ['SIGKILL'] },
-    { signals: 1 }
+    null, 'x', { signal: {} }, { signal: null }, { signals: ['SIGWRONG'] }, { signals: 'SIGTERM' },
+    { signals: ['SIGKILL'] }, { signals: 1 }
   ], value => new Worker(NOWHERE, { queue: 'orders' }).run(() => {}, value)],
-  ['stop\'s timeout', [...NOT_DURATIONS, -1, '2h'], value => new Worker(NOWHERE, { queue: 'orders' }).stop({ timeout: value })],
+  ['stop\'s timeout', [...NOT_DURATIONS, -1, '2h'],
+    value => new Worker(NOWHERE, { queue: 'orders' }).stop({ timeout: value })],
   ['the worker\'s replay', [undefined, ...NOT_WHOLE], value => new Worker(NOWHERE, { queue: 'orders' }).replay(value)]
 ]
 
-const LEAKS = /SWIG|bh_|Worker_|argument \d|_ms\b|undefined or null|is not a function|is not iterable|private member|secret/
+const LEAKS =
+  /SWIG|bh_|Worker_|argument \d|_ms\b|undefined or null|is not a function|is not iterable|private member|secret/
 
 async function refuses (take, value) {
   let error
@@ -183,13 +193,15 @@ for (const [what, values, take] of [...TABLE, ...buildInfo().worker ? WORKER_TAB
 test('N3: what never and only hold is looked at when they are given, and says what to give', () => {
   for (const never of [[SyntaxError, undefined], ['TypeError']]) {
     assert.throws(() => new Retrier(null, { queue: 'orders', never }), {
-      name: 'ArgumentError', message: /^never holds (undefined|'TypeError'): give a class of errors, a function that is given the error/
+      name: 'ArgumentError',
+      message: /^never holds (undefined|'TypeError'): give a class of errors, a function that is given the error/
     })
   }
 })
 
 test('N4: what is no function is no handler', async () => {
-  assert.throws(() => retrier.wrap(undefined), { message: 'wrap takes the function that handles a message, and was given undefined' })
+  assert.throws(() => retrier.wrap(undefined),
+    { message: 'wrap takes the function that handles a message, and was given undefined' })
   await assert.rejects(rehearse(undefined), { message: /^rehearse takes the function/ })
 })
 
@@ -200,7 +212,8 @@ test('N8: steps without a step are no policy', () => {
 
 test('a hole in steps is a wrong step', () => {
   assert.throws(() => new Policy({ steps: HOLED }), {
-    name: 'ArgumentError', message: 'a step is undefined: give milliseconds, or a string with its unit as "30s", "5m", "2h", "1d"'
+    name: 'ArgumentError',
+    message: 'a step is undefined: give milliseconds, or a string with its unit as "30s", "5m", "2h", "1d"'
   })
 })
 
@@ -223,14 +236,16 @@ test('a negative fraction of a millisecond is refused like any negative duration
 
 test('N9: each text is of the caller\'s own names and units', async () => {
   assert.throws(() => new Topology({}), { message: 'queue is undefined: give a string' })
-  assert.throws(() => new Policy({ initial: 's' }), { message: /^initial is 's': give milliseconds, or a string with its unit as "30s"/ })
+  assert.throws(() => new Policy({ initial: 's' }),
+    { message: /^initial is 's': give milliseconds, or a string with its unit as "30s"/ })
   assert.throws(() => new Policy({ initial: -1000 }), {
     name: 'PolicyError', message: 'initial is -1000: give a duration from 1 ms to 1157 d 9 h'
   })
   assert.throws(() => new Policy({ initial: '1h', max: '1m' }), {
     message: 'initial is 1 h, above max 1 min: raise max or lower initial'
   })
-  assert.throws(() => new Retrier(null), { message: 'a Retrier takes its options as an object, and was given undefined' })
+  assert.throws(() => new Retrier(null),
+    { message: 'a Retrier takes its options as an object, and was given undefined' })
 })
 
 test('NT19: an error names the range, and another copy of the package', () => {
@@ -266,8 +281,10 @@ test('NT11: a package that was not built says what to do', () => {
     const from = path.dirname(require.resolve('node-gyp-build/package.json', { paths: [lib] }))
     cpSync(from, path.join(folder, 'node_modules', 'node-gyp-build'), { recursive: true })
     assert.throws(() => require(path.join(at, 'lib')), error => {
-      assert.match(`${error}`, /^BackhopError: the compiled part of Backhop cannot be loaded from .*No native build was found/)
-      for (const advice of ['npm rebuild backhop', 'pnpm approve-builds', 'a C++ compiler', 'esbuild --external:backhop']) {
+      assert.match(`${error}`,
+        /^BackhopError: the compiled part of Backhop cannot be loaded from .*No native build was found/)
+      for (const advice of ['npm rebuild backhop', 'pnpm approve-builds', 'a C++ compiler',
+        'esbuild --external:backhop']) {
         assert.ok(error.message.includes(advice), error.message)
       }
       return error.code === 'BACKHOP_NOT_BUILT' && error.cause instanceof Error

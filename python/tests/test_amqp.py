@@ -169,7 +169,7 @@ def test_what_is_beyond_its_type_is_not_copied(headers: dict[str, Any]) -> None:
         copied_table(headers)
 
 
-# --- Clients ---------------------------------------------------------------------------------------------------------
+# --- Clients --------------------------------------------------------------------------------------
 
 
 Decode = Callable[[bytes], Any]

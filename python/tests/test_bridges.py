@@ -48,7 +48,7 @@ def parked(events: Events) -> None:
     events.emit(events.new(c.BH_EVENT_PARKED, {"id": "m1", "attempts": 3, "reason": "exhausted"}))
 
 
-# --- Prometheus ------------------------------------------------------------------------------------------------------
+# --- Prometheus -----------------------------------------------------------------------------------
 
 
 def test_a_registry_takes_one_metrics_object_and_no_metric_of_the_same_name() -> None:
@@ -81,7 +81,7 @@ def test_what_is_described_is_what_is_collected() -> None:
     assert len(described) == c.BH_METRIC_LAST
 
 
-# --- Metrics of OpenTelemetry ----------------------------------------------------------------------------------------
+# --- Metrics of OpenTelemetry ---------------------------------------------------------------------
 
 
 class OfQueue:
@@ -162,7 +162,7 @@ def test_a_worker_is_asked_for_its_copies_by_opentelemetry_and_counts_them_itsel
     assert not prometheus._sources
 
 
-# --- Traces ----------------------------------------------------------------------------------------------------------
+# --- Traces ---------------------------------------------------------------------------------------
 
 
 class Traced:

@@ -25,7 +25,7 @@ def quick(**options: Any) -> backhop.Breaker:
     return backhop.Breaker("api", **{**given, **options})
 
 
-# --- Options ---------------------------------------------------------------------------------------------------------
+# --- Options --------------------------------------------------------------------------------------
 
 
 def test_a_new_breaker_is_closed() -> None:
@@ -73,7 +73,7 @@ def test_a_coroutine_function_is_no_key() -> None:
         backhop.Breaker("api", key=key)  # type: ignore[arg-type]
 
 
-# --- By hand ---------------------------------------------------------------------------------------------------------
+# --- By hand --------------------------------------------------------------------------------------
 
 
 def test_it_is_opened_closed_and_disabled_by_hand() -> None:
@@ -114,7 +114,7 @@ def test_a_breaker_without_keys_takes_none() -> None:
             use()
 
 
-# --- In a rehearsal --------------------------------------------------------------------------------------------------
+# --- In a rehearsal -------------------------------------------------------------------------------
 
 
 def test_an_open_breaker_defers_a_message_without_an_attempt() -> None:
@@ -251,7 +251,7 @@ def test_with_strategy_reject_a_message_is_held() -> None:
     assert (rehearsal.outcome, [attempt.at for attempt in rehearsal]) == ("acked", [0, 1, 2])
 
 
-# --- What cannot work ------------------------------------------------------------------------------------------------
+# --- What cannot work -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strategy", ["reject", "native"])
@@ -267,7 +267,7 @@ def test_a_breaker_is_a_breaker() -> None:
         rehearse(_park, breaker="api")  # type: ignore[arg-type]
 
 
-# --- Events ----------------------------------------------------------------------------------------------------------
+# --- Events ---------------------------------------------------------------------------------------
 
 
 def test_the_event_of_a_breaker_has_its_name() -> None:

@@ -233,7 +233,7 @@ def test_a_predicate_that_has_to_be_awaited_is_refused() -> None:
         Choice(never)  # type: ignore[arg-type]
 
 
-# --- What an error says of itself -------------------------------------------------------------------------------------
+# --- What an error says of itself -----------------------------------------------------------------
 
 
 PAGES: dict[str, str] = {}

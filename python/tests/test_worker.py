@@ -68,7 +68,7 @@ class Events:
         return name not in [event.name for event in self._events.queue]
 
 
-# --- Without a broker ------------------------------------------------------------------------------------------------
+# --- Without a broker -----------------------------------------------------------------------------
 
 
 @pytest.mark.bare
@@ -470,7 +470,7 @@ def test_a_stop_drains_the_first_run_that_follows_and_after_a_run_has_no_effect(
         assert events.get(timeout=PATIENCE) == "unavailable"
 
 
-# --- Live ------------------------------------------------------------------------------------------------------------
+# --- Live -----------------------------------------------------------------------------------------
 
 
 @needs_worker

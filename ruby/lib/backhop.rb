@@ -48,7 +48,9 @@ require_relative "backhop/worker"
 # If you use Bunny, Kicks or Sneakers, see Backhop::Bunny and Backhop::Kicks. Otherwise use the
 # worker:
 #
-#     worker = Backhop::Worker.new("amqp://localhost", queue: "cdn-purge", policy: policy, threads: 8)
+#     worker = Backhop::Worker.new(
+#       "amqp://localhost", queue: "cdn-purge", policy: policy, threads: 8
+#     )
 #     worker.run { |message| purge(message.body) }    # returns: ack; raises: retry
 #
 # If the handler returns, the message is acknowledged. If it raises, the message is retried after a

@@ -62,7 +62,9 @@ RSpec.describe "Bunny's values" do
 
   it "go through a copy unchanged" do
     received = decode(encode(headers))
-    plan = decider.plan(decider.read(exchange: "events", routing_key: "order.created", headers: received), IOError.new("507"))
+    plan = decider.plan(
+      decider.read(exchange: "events", routing_key: "order.created", headers: received), IOError.new("507")
+    )
     copy = decode(encode(plan.copy_headers(received)))
     expect(copy.slice(*received.keys)).to eq(received)
     again = decider.read(exchange: "backhop.return", routing_key: "order.created", headers: copy)
@@ -76,7 +78,8 @@ RSpec.describe "Bunny's values" do
     copy = decode(encode(plan.copy_headers(received)))
     expect(copy).to include("backhop-error" => "IOError: échec".b, "na\xC3\xAFv".b => "\xFF\xFE\xC3\xA9".b)
     expect(plan.routing_key.b).to eq("clé \xFF".b)
-    expect(decider.read(routing_key: plan.routing_key, headers: copy)).to have_attributes(routing_key: "clé \xFF", problems: [])
+    expect(decider.read(routing_key: plan.routing_key, headers: copy))
+      .to have_attributes(routing_key: "clé \xFF", problems: [])
   end
 
   it "make a copy that is never larger than the core reckons" do
@@ -94,8 +97,8 @@ RSpec.describe "Bunny's values" do
   end
 
   it "of properties are read, and kept as Bunny publishes them" do
-    sent = { content_type: "text/plain", delivery_mode: 1, expiration: "60000", timestamp: 1_700_000_000, user_id: "shop",
-             priority: 5, headers: {} }
+    sent = { content_type: "text/plain", delivery_mode: 1, expiration: "60000", timestamp: 1_700_000_000,
+             user_id: "shop", priority: 5, headers: {} }
     encoded = AMQ::Protocol::Basic.encode_properties(0, sent)[12..]
     received = AMQ::Protocol::Basic.decode_properties(encoded)
     history = decider.read(properties: received.except(:headers), headers: received[:headers])
@@ -103,7 +106,8 @@ RSpec.describe "Bunny's values" do
     plan = decider.plan(history, IOError.new)
     expect(plan.copy_properties(received))
       .to eq(content_type: "text/plain", delivery_mode: 2, timestamp: 1_700_000_000, priority: 5)
-    expect(plan.copy_headers(received[:headers])).to include("backhop-expiration" => "60000", "backhop-user-id" => "shop")
+    expect(plan.copy_headers(received[:headers]))
+      .to include("backhop-expiration" => "60000", "backhop-user-id" => "shop")
   end
 
   it "of a timestamp beyond every calendar are the last one" do

@@ -16,7 +16,8 @@ RSpec.describe "The bindings", if: File.directory?(HEADERS) do
   enumerators = texts.flat_map { |text| text.scan(/typedef enum bh_\w+ \{([^()]*?)\}/).flatten }
                      .flat_map { |body| body.scan(/\bBH_\w+/) }.uniq
 
-  # Where Ruby has a function: bh_policy_check is Policy#check, bh_policy_new Native.bh_policy_new; an object frees itself.
+  # Where Ruby has a function: bh_policy_check is Policy#check, bh_policy_new Native.bh_policy_new;
+  # an object frees itself.
   define_method(:bound?) do |function|
     noun, verb = function.delete_prefix("bh_").split("_", 2)
     return true if Native.respond_to?(function)

@@ -11,8 +11,8 @@ class BreakerSequence
   KINDS = %w[success failure ignored throttled].freeze
   PAUSES = { "kind" => "fixed", "initial_ms" => 10_000, "jitter" => "none" }.freeze
   VIEW = %w[state generation until_ms limit pauses window reason].freeze
-  ROW = "at_ms open_until_ms close disable permit record calls kind duration_ms retry_after_ms whole_queue error counts " \
-        "refused_until_ms #{VIEW.join(" ")}".freeze
+  ROW = "at_ms open_until_ms close disable permit record calls kind duration_ms retry_after_ms whole_queue error " \
+        "counts refused_until_ms #{VIEW.join(" ")}".freeze
 
   attr_reader :comparisons, :status, :error
 
@@ -67,8 +67,9 @@ class BreakerSequence
   end
 
   def record(row, permit)
-    counted = @breaker.record("", permit[0], permit[1], KINDS.index(row.fetch("kind", "success")), row.fetch("duration_ms", 0),
-                              row.fetch("retry_after_ms", 0), row["whole_queue"] ? 1 : 0, row.fetch("error", ""), @now_ms)
+    counted = @breaker.record("", permit[0], permit[1], KINDS.index(row.fetch("kind", "success")),
+                              row.fetch("duration_ms", 0), row.fetch("retry_after_ms", 0), row["whole_queue"] ? 1 : 0,
+                              row.fetch("error", ""), @now_ms)
     compare(counted == 1, row.fetch("counts", true))
   end
 
@@ -169,7 +170,8 @@ RSpec.describe Backhop::Breaker do
   it "refuses a key where there is none, and none where there is one", :unsigned do
     keyed = described_class.new("hosts", key: ->(_) {})
     expect { keyed.state }.to raise_error(Backhop::StateError, /breaker "hosts" is by key: give a key to open/)
-    expect { keyed.state_of(1.5) }.to raise_error(Backhop::InvalidArgumentError, /the key of breaker "hosts" is 1.5: give/)
+    expect { keyed.state_of(1.5) }
+      .to raise_error(Backhop::InvalidArgumentError, /the key of breaker "hosts" is 1.5: give/)
     expect { keyed.permit(message) }.to raise_error(Backhop::InvalidArgumentError, /is nil/)
     expect { keyed.disable }.to raise_error(Backhop::StateError, /by key/)
     expect { described_class.new("a").open(key: "b") }.to raise_error(Backhop::StateError, /not by key/)

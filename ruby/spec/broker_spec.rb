@@ -50,7 +50,8 @@ RSpec.describe Backhop::Testing::Broker, :worker do
       .to raise_error(Backhop::Error, /'2\.0' is no version of the model: give 3\.10, 4\.0 or 4\.3/)
     broker = described_class.new
     expect { broker.control("dance") }.to raise_error(Backhop::Error, /'dance' is unknown/)
-    expect { broker.control("purge", "it has a space", "q") }.to raise_error(Backhop::Error, /no vhost 'it has a space'/)
+    expect { broker.control("purge", "it has a space", "q") }
+      .to raise_error(Backhop::Error, /no vhost 'it has a space'/)
     2.times { broker.close }
     expect { broker.control("now") }.to raise_error(Backhop::StateError, /the broker is closed/)
   end

@@ -39,12 +39,14 @@ RSpec.describe Backhop::Bunny do
   end
 
   it "copies symbols and strings as keys" do
-    expect(copied({ symbol: :value, "string" => "value" })[:headers]).to include("symbol" => "value", "string" => "value")
+    expect(copied({ symbol: :value, "string" => "value" })[:headers])
+      .to include("symbol" => "value", "string" => "value")
   end
 
   it "writes decimals as doubles, as amq-protocol would cut them, and break an array that holds one" do
     headers = {
-      "decimal" => BigDecimal("1.25"), "array" => [BigDecimal("-0.5"), "end of it"], "table" => { "d" => BigDecimal("7") }
+      "decimal" => BigDecimal("1.25"), "array" => [BigDecimal("-0.5"), "end of it"],
+      "table" => { "d" => BigDecimal("7") }
     }
     expect(copied(headers)[:headers]).to include(
       "decimal" => 1.25, "array" => [-0.5, "end of it"], "table" => { "d" => 7.0 }
@@ -94,7 +96,8 @@ RSpec.describe Backhop::Bunny do
     original = described_class::Original.new(channel, (2**40) + 7)
     basic = AMQ::Protocol::Basic
     { ack: basic::Ack.encode(513, (2**40) + 7, false), drop: basic::Ack.encode(513, (2**40) + 7, false),
-      reject: basic::Nack.encode(513, (2**40) + 7, false, false), requeue: basic::Nack.encode(513, (2**40) + 7, false, true),
+      reject: basic::Nack.encode(513, (2**40) + 7, false, false),
+      requeue: basic::Nack.encode(513, (2**40) + 7, false, true),
       return: basic::Reject.encode(513, (2**40) + 7, true) }.each do |action, frame|
       expect(original.frame(action)).to eq(frame.encode)
     end

@@ -37,8 +37,9 @@ class CallsSequence
     given = @messages.fetch(message)
     Vectors.only(given, "delivery queue body")
     history = Backhop::History.new(Vectors.delivery(given))
-    kind, call, action = @calls.arrive(channel, history.native, given.fetch("queue", "orders"), given.fetch("body", "body"),
-                                       redelivered ? 1 : 0, @now_ms)
+    kind, call, action = @calls.arrive(
+      channel, history.native, given.fetch("queue", "orders"), given.fetch("body", "body"), redelivered ? 1 : 0, @now_ms
+    )
     case kind
     when Native::BH_ARRIVAL_ACK then ["ack", ACTIONS[action]]
     when Native::BH_ARRIVAL_WAIT then ["wait", @numbers.reject { |key, _| key.start_with?("channel") }.key(call)]

@@ -4,7 +4,8 @@ require "pathname"
 require "spec_helper"
 require "backhop/bunny"
 
-# Wrong values of options, through the public classes: each is an error of Backhop's own, in the user's names and units.
+# Wrong values of options, through the public classes: each is an error of Backhop's own, in the
+# user's names and units.
 RSpec.describe "A wrong value" do
   topology = Backhop::Topology.new("work")
   channel = Struct.new(:connection).new(Bunny.new)
@@ -17,8 +18,8 @@ RSpec.describe "A wrong value" do
     "rehearse" => ->(**given) { Backhop::Testing.rehearse("body", **given) { nil } }
   }
   shared = {
-    strategy: [:hope, "ladder", 1], queue_type: ["quorum", :stream, true], namespace: [7, :backhop], series: [7, "10", 10.5],
-    stripes: [0, 65, -1, "2", 1.5, true],
+    strategy: [:hope, "ladder", 1], queue_type: ["quorum", :stream, true], namespace: [7, :backhop],
+    series: [7, "10", 10.5], stripes: [0, 65, -1, "2", 1.5, true],
     work_queue: [true, "quorum"], work_queue_arguments: [[], "x", { "x-max-length" => 1.5 },
                                                          { "x-max-length" => 2**63 }], policy: [{}, 5, "fast"],
     queue: [nil, "", 5, :work, "q" * 248], mode: ["create", :hope, nil, false], never: ["KeyError", [KeyError, nil], 5],
@@ -31,10 +32,11 @@ RSpec.describe "A wrong value" do
   }
   wrong = {
     "Policy" => {
-      initial: [0, -1, "1", true, [], Float::NAN, Float::INFINITY, 1e12], factor: [0.5, "2", true, Float::NAN, Float::INFINITY],
-      max: [0, "1", -5, false, {}, 0.5], jitter: [-0.1, 1.1, "full", nil, true, Float::NAN, :x], max_attempts: [1.5, -1, "3"],
-      kind: ["linear", :cubic, 1], steps: [[], [0], ["1"], 5, "1,2", [nil], [1] * 1001], max_age: [-1, "1", nil],
-      max_retry_after: [-1, "1", nil], max_crashes: [1.5, -1, nil, "5"], max_deferrals: [1.5, -1, nil, "5"], colour: ["red"]
+      initial: [0, -1, "1", true, [], Float::NAN, Float::INFINITY, 1e12],
+      factor: [0.5, "2", true, Float::NAN, Float::INFINITY], max: [0, "1", -5, false, {}, 0.5],
+      jitter: [-0.1, 1.1, "full", nil, true, Float::NAN, :x], max_attempts: [1.5, -1, "3"], kind: ["linear", :cubic, 1],
+      steps: [[], [0], ["1"], 5, "1,2", [nil], [1] * 1001], max_age: [-1, "1", nil], max_retry_after: [-1, "1", nil],
+      max_crashes: [1.5, -1, nil, "5"], max_deferrals: [1.5, -1, nil, "5"], colour: ["red"]
     },
     "Breaker" => {
       name: [nil, 5, :billing, ""], errors: ["KeyError", [KeyError, nil], 5], key: ["host", 5, :host, false],
@@ -43,15 +45,15 @@ RSpec.describe "A wrong value" do
       slow_percent: [0, 101], probe_successes: [0, 1001, "3"], probe_timeout: [0, nil], ramp_calls: [0, 65_537],
       throttled_opens: [1, nil], pauses: [5, {}], colour: ["red"]
     },
-    "Topology" => shared.slice(:strategy, :queue_type, :namespace, :series, :stripes, :work_queue, :work_queue_arguments,
-                               :colour)
+    "Topology" => shared.slice(:strategy, :queue_type, :namespace, :series, :stripes, :work_queue,
+                               :work_queue_arguments, :colour)
                         .merge(policy: [nil, *shared[:policy]], policies: [nil, 5, [{}], Backhop::Policy.new]),
-    "Bunny::Retrier" => shared.merge(on_event: [5, "log"], clock: [5, nil], random: [5, nil], topology: [{}, 5, topology],
-                                     threads: [1]),
+    "Bunny::Retrier" => shared.merge(on_event: [5, "log"], clock: [5, nil], random: [5, nil],
+                                     topology: [{}, 5, topology], threads: [1]),
     "Worker" => shared.merge(
-      threads: [0, -1, 1.5, "8", nil, true], prefetch: [-1, 1.5, "100", nil, 65_536], connect_timeout: [0, -1, "10", nil],
-      drain: [-1, "20", 3601, nil, Float::NAN], on_event: [5, "log"], retry_events: [nil, 1, "yes"], fail_fast: [nil, 0, "no"],
-      uri: [nil, 5, [], [5], {}],
+      threads: [0, -1, 1.5, "8", nil, true], prefetch: [-1, 1.5, "100", nil, 65_536],
+      connect_timeout: [0, -1, "10", nil], drain: [-1, "20", 3601, nil, Float::NAN], on_event: [5, "log"],
+      retry_events: [nil, 1, "yes"], fail_fast: [nil, 0, "no"], uri: [nil, 5, [], [5], {}],
       topology: [{}, 5, topology], clock: [Time.method(:now)],
       ca_file: [true, false, 5, :path, "", Pathname("")], cert: [true, false, 5, ""], key: [true, false, 5, ""]
     ),
@@ -99,22 +101,25 @@ RSpec.describe "A wrong value" do
       -> { Backhop::Topology.new } => /Topology.new takes queue/,
       -> { Backhop::Policy.new(5) } => /keywords/,
       -> { retrier.wrap(5) } => /the handler is 5/, -> { retrier.wrap } => /the handler is nil/,
-      -> { retrier.subscribe } => /the handler is nil/, -> { retrier.subscribe(prefetch: 0) { nil } } => /prefetch is 0/,
-      -> { retrier.subscribe(threads: "2") { nil } } => /threads is "2"/,
-      -> { retrier.replay("1") } => /most is "1"/, -> { retrier.replay(-1) } => /most is -1/,
-      -> { retrier.process(1, 2, 3) } => /the handler is nil/,
+      -> { retrier.subscribe } => /the handler is nil/,
+      -> { retrier.subscribe(prefetch: 0) { nil } } => /prefetch is 0/,
+      -> { retrier.subscribe(threads: "2") { nil } } => /threads is "2"/, -> { retrier.replay("1") } => /most is "1"/,
+      -> { retrier.replay(-1) } => /most is -1/, -> { retrier.process(1, 2, 3) } => /the handler is nil/,
       -> { policy.delay(0) } => /attempt is 0/, -> { policy.delay(1.5) } => /attempt is 1.5/, lambda {
                                                                                                 policy.delay(-1)
                                                                                               } => /attempt/,
       -> { policy.delay(1, random: "0") } => /random is "0"/,
       -> { policy.delay(1, random: 7) } => /random is 7: give a number from 0 to below 1/,
-      -> { policy.delay(1, random: 1) } => /random is 1: give/, -> { policy.delay(1, random: -0.1) } => /random is -0.1/,
+      -> { policy.delay(1, random: 1) } => /random is 1: give/,
+      -> { policy.delay(1, random: -0.1) } => /random is -0.1/,
       -> { policy.delay(1, random: Float::NAN) } => /random is NaN/,
       -> { topology.check_broker("RabbitMQ", nil) } => /version is nil: give a String/,
       -> { topology.check_broker(5, "4.1.0") } => /product is 5: give a String/,
       -> { topology.definitions(vhost: nil) } => /vhost is nil: give a String/,
-      -> { Backhop::Breaker.new("") } => /the name of a Breaker is "": give a name of 1 to 64 bytes, as the downstream's/,
-      -> { Backhop::History.new(Backhop::Delivery.new, legacy_counter: "") } => /legacy_counter is "": give a header's name/,
+      -> { Backhop::Breaker.new("") } =>
+        /the name of a Breaker is "": give a name of 1 to 64 bytes, as the downstream's/,
+      -> { Backhop::History.new(Backhop::Delivery.new, legacy_counter: "") } =>
+        /legacy_counter is "": give a header's name/,
       -> { policy.row("1") } => /attempt is "1"/,
       -> { topology.preview(10**9) } => /failures is 1000000000/, -> { topology.row(0) } => /attempt is 0/,
       -> { topology.shares("1") } => /attempt is "1"/,
@@ -144,7 +149,8 @@ RSpec.describe "A wrong value" do
     failing = Logger.new(nil).tap { |logger| def logger.add(*) = raise("the disk is full") }
     Backhop.logger = failing
     expect { Backhop.log(Logger::WARN) { "text" } }.to output(/the disk is full/).to_stderr
-    expect { Backhop.logger = $stderr }.to raise_error(Backhop::InvalidArgumentError, /Backhop.logger is .*: give a Logger/)
+    expect { Backhop.logger = $stderr }
+      .to raise_error(Backhop::InvalidArgumentError, /Backhop.logger is .*: give a Logger/)
     expect(Backhop.logger).to be(failing)
   ensure
     Backhop.logger = before

@@ -14,7 +14,8 @@ module Durations
   class << self
     attr_reader :slow
 
-    # Notes an example that has ended. Its metadata can have the duration: if others ran meanwhile, the example waited.
+    # Notes an example that has ended. Its metadata can have the duration: if others ran meanwhile,
+    # the example waited.
     def add(example, seconds)
       return if example.skipped? || example.pending?
 

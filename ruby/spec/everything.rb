@@ -7,7 +7,9 @@ module Everything
   # Returns what the core gave.
   def self.call
     policy = Backhop::Policy.new(kind: :fixed, jitter: :none, max_attempts: 3)
-    topology = Backhop::Topology.new("orders", policy: policy, strategy: :reject, work_queue_arguments: { "x-a" => "b" })
+    topology = Backhop::Topology.new(
+      "orders", policy: policy, strategy: :reject, work_queue_arguments: { "x-a" => "b" }
+    )
     decider = Backhop::Decider.new(topology, legacy_counter: "x-retries", wait_queues: %w[wait])
     history = decider.read(exchange: "events", routing_key: "key", headers: HEADERS)
     plan = decider.plan(history, IOError.new("507"))

@@ -38,7 +38,9 @@ RSpec.describe "Backhop.explain" do
   end
 
   it "understands a strategy that leaves counting to the broker" do
-    topology = Backhop::Topology.new("orders", policy: Backhop::Policy.new(kind: :fixed, jitter: :none), strategy: :reject)
+    topology = Backhop::Topology.new(
+      "orders", policy: Backhop::Policy.new(kind: :fixed, jitter: :none), strategy: :reject
+    )
     death = { "queue" => "orders", "reason" => "rejected", "count" => 1 }
     expect(Backhop.explain({ "x-death" => [death] }, topology: topology))
       .to start_with("It failed once (by the broker's x-death records).")

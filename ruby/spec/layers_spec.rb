@@ -96,7 +96,8 @@ RSpec.describe "The library" do
 
   it "is read" do
     expect(edges.fetch("backhop/topology.rb")).to include("backhop/policy.rb", "backhop/core.rb", "backhop/checks.rb")
-    expect(edges.fetch("backhop/bunny/retrier.rb")).to include("backhop/bunny/publisher_thread.rb", "backhop/retrier.rb")
+    expect(edges.fetch("backhop/bunny/retrier.rb"))
+      .to include("backhop/bunny/publisher_thread.rb", "backhop/retrier.rb")
   end
 
   it "has no circle of files" do

@@ -10,7 +10,9 @@ RSpec.describe "Memory", :unsigned do
   let(:decider) { Backhop::Decider.new(Backhop::Topology.new("orders")) }
 
   def decide(number)
-    history = decider.read(exchange: "events", routing_key: "key", properties: { message_id: number.to_s }, headers: headers)
+    history = decider.read(
+      exchange: "events", routing_key: "key", properties: { message_id: number.to_s }, headers: headers
+    )
     decider.plan(history, IOError.new("error #{number}")).copy_headers(headers)
   end
 
@@ -75,10 +77,13 @@ RSpec.describe "Memory", :unsigned do
       headers = { "tenant" => "acme", "x-death" => [{ "queue" => "orders", "reason" => "rejected", "count" => 3 }] }
       decider = Backhop::Decider.new(Backhop::Topology.new("orders"))
       decide = lambda do |number|
-        history = decider.read(exchange: "events", routing_key: "key", properties: { message_id: number.to_s }, headers: headers)
+        history = decider.read(
+          exchange: "events", routing_key: "key", properties: { message_id: number.to_s }, headers: headers
+        )
         decider.plan(history, IOError.new("error #{number}")).copy_headers(history.delivery.headers)
         decider.read(exchange: "caf\xE9" * 20, routing_key: "\xFF".b, headers: { "nested" => [{ "name" => "\xFF".b }] })
-        [-> { Backhop::Policy.new(initial: 0) }, -> { decider.read(routing_key: "key" * 20, headers: { "name" => Object }) },
+        [-> { Backhop::Policy.new(initial: 0) },
+         -> { decider.read(routing_key: "key" * 20, headers: { "name" => Object }) },
          -> { decider.read(routing_key: :key) }].each do |failing|
           failing.call
           abort "no error"

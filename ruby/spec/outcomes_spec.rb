@@ -6,7 +6,9 @@ RSpec.describe "An exception of a handler" do
   outcomes = Backhop.const_get(:Outcomes)
   choice = Backhop.const_get(:FailureRules)
 
-  define_method(:result) { |exception, never = [], only = []| choice.new(never, only).result_of(exception).to_a.first(3) }
+  define_method(:result) do |exception, never = [], only = []|
+    choice.new(never, only).result_of(exception).to_a.first(3)
+  end
 
   # Returns the exception of a block.
   def raised
@@ -45,12 +47,14 @@ RSpec.describe "An exception of a handler" do
     expect(result(Backhop::Throttled.new(30))).to eq([:throttled, "", 30])
     expect(result(Backhop::Throttled.new("7", "429"))).to eq([:throttled, "429", 7])
     expect(result(Backhop::Throttled.new(nil, IOError.new("busy")))).to eq([:throttled, "IOError: busy", 0])
-    expect([Backhop::Throttled.new(1), Backhop::Throttled.new(1, whole_queue: true)].map(&:whole_queue?)).to eq([false, true])
+    expect([Backhop::Throttled.new(1), Backhop::Throttled.new(1, whole_queue: true)].map(&:whole_queue?))
+      .to eq([false, true])
   end
 
   it "is raised where a RetryAfter is given what is no time", :unsigned do
     [-1, Float::NAN, true, [], Object.new].each do |value|
-      expect { Backhop::RetryAfter.new(value) }.to raise_error(Backhop::InvalidArgumentError, /give seconds/), value.inspect
+      expect { Backhop::RetryAfter.new(value) }
+        .to raise_error(Backhop::InvalidArgumentError, /give seconds/), value.inspect
     end
   end
 
@@ -69,13 +73,15 @@ RSpec.describe "An exception of a handler" do
   it "is of a subclass whose initialize calls no other, or whose methods raise" do
     bare = Module.new { def initialize(page) = @page = page }
     wordy = Module.new { def message = "no page #{@page}" }
-    broken = Module.new { %i[reason error delay whole_queue?].each { |name| define_method(name) { raise "unreadable" } } }
+    broken =
+      Module.new { %i[reason error delay whole_queue?].each { |name| define_method(name) { raise "unreadable" } } }
     of = lambda do |kind, *modules|
       made = stub_const("Mine", Class.new(kind) { modules.reverse_each { |each| include(each) } })
       made.prepend(broken) if modules.include?(broken)
       made.new("/a")
     end
-    { Backhop::Park => :permanent, Backhop::RetryAfter => :failed, Backhop::Throttled => :throttled }.each do |kind, outcome|
+    { Backhop::Park => :permanent, Backhop::RetryAfter => :failed, Backhop::Throttled => :throttled }
+      .each do |kind, outcome|
       expect(result(of.call(kind, bare))).to eq([outcome, "Mine", 0])
       expect(result(of.call(kind, bare, wordy))).to eq([outcome, "Mine: no page /a", 0])
       expect(result(of.call(kind, bare, wordy, broken))).to eq([outcome, "Mine: no page /a", 0])
@@ -132,7 +138,8 @@ RSpec.describe "An exception of a handler" do
   end
 
   it "has a text that is valid UTF-8, whatever its own is" do
-    texts = ["caf\xC3\xA9".b, "caf\xE9", "café".encode(Encoding::ISO_8859_1), "café".encode(Encoding::UTF_16LE), "\xFF".b]
+    texts = ["caf\xC3\xA9".b, "caf\xE9", "café".encode(Encoding::ISO_8859_1), "café".encode(Encoding::UTF_16LE),
+             "\xFF".b]
     expect(texts.map { |text| result(IOError.new(text))[1] }).to eq(
       ["IOError: café", "IOError: caf\\xe9", "IOError: café", "IOError: café", "IOError: \\xff"]
     )
@@ -159,7 +166,8 @@ RSpec.describe "An exception of a handler" do
 
   it "is retried where a predicate fails, or gives no delay" do
     expect(result(IOError.new("x"), ->(_) { raise "oops" }).first).to eq(:failed)
-    [0, -1, Float::NAN, nil, false].each { |answer| expect(result(IOError.new("x"), ->(_) { answer }).first).to eq(:failed) }
+    [0, -1, Float::NAN, nil, false]
+      .each { |answer| expect(result(IOError.new("x"), ->(_) { answer }).first).to eq(:failed) }
   end
 
   it "R4-5: is retried, parked or matched if its own is_a? raises" do

@@ -5,8 +5,8 @@ require "vectors"
 RSpec.describe Backhop::Plan do
   let(:now_ms) { 1_700_000_000_000 }
   let(:keys) do
-    "name delivery policy topology legacy_counter wait_queues outcome error retry_after_ms now_ms random frame_max guard " \
-      "replay expect"
+    "name delivery policy topology legacy_counter wait_queues outcome error retry_after_ms now_ms random frame_max " \
+      "guard replay expect"
   end
 
   def bits(fraction) = [(fraction * (2**53)).to_i << 11].pack("Q>")
@@ -32,7 +32,8 @@ RSpec.describe Backhop::Plan do
 
     described_class.new(
       history, topology, given.fetch("outcome", "failed").to_sym,
-      error: Vectors.raw(given.fetch("error", "")), retry_after: Vectors.seconds(given.fetch("retry_after_ms", 0)), **common
+      error: Vectors.raw(given.fetch("error", "")), retry_after: Vectors.seconds(given.fetch("retry_after_ms", 0)),
+      **common
     )
   end
 
@@ -113,7 +114,9 @@ RSpec.describe Backhop::Plan do
         expected.map { |entry| header(entry) }.sort_by(&:first)
       end,
       headers_with: ->(expected) { expect(plan.headers).to include(*expected.map { |entry| header(entry) }) },
-      headers_without: ->(names) { expect(plan.headers.map(&:first) & names.map { |name| Vectors.text(name) }).to be_empty }
+      headers_without: lambda { |names|
+        expect(plan.headers.map(&:first) & names.map { |name| Vectors.text(name) }).to be_empty
+      }
     )
     check_invariants(plan)
   end
@@ -130,7 +133,8 @@ RSpec.describe Backhop::Plan do
     history = Backhop::History.new(Backhop::Delivery.new, topology)
     one, two = Array.new(2) { described_class.new(history, topology).copy_headers(nil) }
     expect(one["backhop-id"]).not_to eq(two["backhop-id"])
-    expect(one["backhop-first-failure"]).to be_within(60_000).of(Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond))
+    now_ms = Process.clock_gettime(Process::CLOCK_REALTIME, :millisecond)
+    expect(one["backhop-first-failure"]).to be_within(60_000).of(now_ms)
   end
 
   it "takes a moment as a Time too" do

@@ -6,7 +6,9 @@ RSpec.describe Backhop::Policy do
   def compare_delays(policy, rows)
     rows.each do |attempt, previous_ms, random, ms|
       # The core's own function: the class refuses random numbers outside their range.
-      delay_ms = policy.native.delay_ms(Vectors.integer(attempt), Vectors.integer(previous_ms), Vectors.fraction(random))
+      delay_ms = policy.native.delay_ms(
+        Vectors.integer(attempt), Vectors.integer(previous_ms), Vectors.fraction(random)
+      )
       expect(delay_ms).to eq(Vectors.integer(ms)), "attempt #{attempt}, u #{random}: #{delay_ms}"
     end
   end
@@ -47,7 +49,8 @@ RSpec.describe Backhop::Policy do
   end
 
   it "takes times as any number of seconds" do
-    delays = [2, 2.0, Rational(2), BigDecimal("2")].map { |time| described_class.new(initial: time, jitter: :none).delay(1) }
+    times = [2, 2.0, Rational(2), BigDecimal("2")]
+    delays = times.map { |time| described_class.new(initial: time, jitter: :none).delay(1) }
     expect(delays).to eq([2.0] * 4)
   end
 
@@ -73,7 +76,8 @@ RSpec.describe Backhop::Policy do
   it "refuses a name that is none, with those that there are", :unsigned do
     expect { described_class.new(kind: :cubic) }
       .to raise_error(Backhop::PolicyError, "kind is :cubic: give one of :exponential, :linear, :fixed, :steps")
-    expect { described_class.new(jitter: "full") }.to raise_error(Backhop::PolicyError, /jitter is "full": give one of :none/)
+    expect { described_class.new(jitter: "full") }
+      .to raise_error(Backhop::PolicyError, /jitter is "full": give one of :none/)
   end
 
   it "needs no kind where it has steps" do

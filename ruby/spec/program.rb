@@ -7,7 +7,8 @@ require "timeout"
 module Program
   LOAD_PATHS = $LOAD_PATH.flat_map { |path| ["-I", File.expand_path(path)] }.freeze
 
-  # Starts one, yields its standard input and output, and gives its status; it does not outlive the block.
+  # Starts one, yields its standard input and output, and gives its status; it does not outlive the
+  # block.
   def program(text, *arguments)
     command = [RbConfig.ruby, "-W", *LOAD_PATHS, "-e", "$stdout.sync = true\nrequire 'backhop'\n#{text}", *arguments]
     IO.popen(command, "r+", err: %i[child out]) do |io|

@@ -26,7 +26,8 @@ RSpec.describe "In Rails", if: Gem::Specification.any? { |each| each.name == "ra
       puts rehearsal.outcome
     end
     rehearse
-    File.write(File.join(ENV.fetch("ROOT"), "app/models/purge.rb"), 'class Purge; def self.call(_) = raise(KeyError, "new"); end')
+    purge = 'class Purge; def self.call(_) = raise(KeyError, "new"); end'
+    File.write(File.join(ENV.fetch("ROOT"), "app/models/purge.rb"), purge)
     rehearse
   RUBY
 
@@ -37,7 +38,8 @@ RSpec.describe "In Rails", if: Gem::Specification.any? { |each| each.name == "ra
       File.write(code, "class Purge; def self.call(_) = nil; end")
       File.utime(Time.now - 60, Time.now - 60, code)
       output, status = Open3.capture2e({ "ROOT" => root, "RUBYOPT" => nil }, RbConfig.ruby, "-e", application)
-      expect([output.lines.grep(/\A(acked|parked)/).map(&:chomp), status.success?]).to eq([%w[acked parked], true]), output
+      expect([output.lines.grep(/\A(acked|parked)/).map(&:chomp), status.success?])
+        .to eq([%w[acked parked], true]), output
     end
   end
 end

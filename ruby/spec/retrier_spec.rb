@@ -6,8 +6,9 @@ RSpec.describe Backhop::Retrier do
   def made(**options)
     topology = Backhop::Topology.new("work", **options.slice(:policy))
     described_class.new(
-      topology, **{ mode: :create, never: [], only: [], policies: {}, legacy_counter: nil, wait_queues: [], back_off: nil,
-                    on_event: nil, clock: Time.method(:now), random: Random.method(:urandom), **options.except(:policy) }
+      topology, **{ mode: :create, never: [], only: [], policies: {}, legacy_counter: nil, wait_queues: [],
+                    back_off: nil, on_event: nil, clock: Time.method(:now), random: Random.method(:urandom),
+                    **options.except(:policy) }
     )
   end
 

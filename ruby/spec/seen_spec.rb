@@ -24,8 +24,10 @@ RSpec.describe "What is seen" do
 
   # A retrier whose events go to on_event.
   def retrier(on_event = told.method(:push), topology: Backhop::Topology.new("orders"), **options)
-    Backhop::Retrier.new(topology, mode: :create, never: [], only: [], policies: {}, legacy_counter: nil, wait_queues: [],
-                                   back_off: nil, on_event: on_event, clock: clock, random: Random.method(:urandom), **options)
+    Backhop::Retrier.new(
+      topology, mode: :create, never: [], only: [], policies: {}, legacy_counter: nil, wait_queues: [], back_off: nil,
+                on_event: on_event, clock: clock, random: Random.method(:urandom), **options
+    )
   end
 
   def message(headers = {}, **properties)
@@ -59,7 +61,9 @@ RSpec.describe "What is seen" do
   it "has no duration where nobody saw the handler begin" do
     counted = Backhop::Metrics.new
     by = retrier([told.method(:push), counted])
-    by.listeners.emit_message(:failed, message({ "backhop-attempts" => 1, "backhop-due" => 1 }), KeyError.new("no"), "no")
+    by.listeners.emit_message(
+      :failed, message({ "backhop-attempts" => 1, "backhop-due" => 1 }), KeyError.new("no"), "no"
+    )
     expect(told.map { |event| [event.name, event.duration] }).to eq([[:failed, nil]])
     expect(counted.text).not_to match(/process_duration|lateness/)
   end
@@ -73,7 +77,9 @@ RSpec.describe "What is seen" do
 
   it "is how late a retry is, and how long a message took to recover" do
     now_ms = (clock.now.to_f * 1000).to_i
-    late = message({ "backhop-attempts" => 1, "backhop-first-failure" => now_ms - 9000, "backhop-due" => now_ms - 1500 })
+    late = message(
+      { "backhop-attempts" => 1, "backhop-first-failure" => now_ms - 9000, "backhop-due" => now_ms - 1500 }
+    )
     by = retrier
     by.listeners.emit_message(:delivered, late)
     by.listeners.emit_message(:succeeded, late)
@@ -122,7 +128,8 @@ RSpec.describe "What is seen" do
 
   it "is logged by the level of what happened, in lines that are bounded, whose formatter gets the event" do
     seen = []
-    Backhop.logger.formatter = proc { |severity, _, _, text| seen << [severity, text.event.name] if text.respond_to?(:event) }
+    Backhop.logger.formatter =
+      proc { |severity, _, _, text| seen << [severity, text.event.name] if text.respond_to?(:event) }
     failing(retrier, message, RuntimeError.new("no"))
     expect(seen).to include(["DEBUG", :delivered], ["DEBUG", :failed], ["INFO", :retried])
     Backhop.logger.level = Logger::WARN
@@ -206,15 +213,18 @@ RSpec.describe "What is seen" do
       named = described_class.new(error_types: [KeyError, "Timeout::Error"])
       by = retrier(named)
       [KeyError.new, IndexError.new].each { |each| failing(by, message, each) }
-      expect(named.text.scan(/^backhop_retries_total\{.*error_type="(\w+)"/).flatten).to contain_exactly("KeyError", "_OTHER")
+      expect(named.text.scan(/^backhop_retries_total\{.*error_type="(\w+)"/).flatten)
+        .to contain_exactly("KeyError", "_OTHER")
     end
 
     it "refuses classes of errors that are none, or too many", :unsigned do
-      expect { described_class.new(error_types: [5]) }.to raise_error(Backhop::InvalidArgumentError, /error_types holds 5/)
+      expect { described_class.new(error_types: [5]) }
+        .to raise_error(Backhop::InvalidArgumentError, /error_types holds 5/)
       expect { described_class.new(error_types: Array.new(40) { |i| "E#{i}" }) }
         .to raise_error(Backhop::InvalidArgumentError, "error_types holds 40 classes: give 32 at most")
       expect { described_class.new(error_types: Array.new(32) { |i| "E#{i}" } + ["E0"]) }.not_to raise_error
-      expect { described_class.new(error_types: [""]) }.to raise_error(Backhop::InvalidArgumentError, /error_types holds ""/)
+      expect { described_class.new(error_types: [""]) }
+        .to raise_error(Backhop::InvalidArgumentError, /error_types holds ""/)
     end
 
     it "counts the copies that are not confirmed of all its retriers" do
@@ -293,7 +303,8 @@ RSpec.describe "What is seen" do
       expect(states.values.map { |each| each.respond_to?(:get) ? each.get : each }).to eq([2])
     end
 
-    it "is read when it is scraped, where the store is the process's own", if: there?("prometheus/client/formats/text") do
+    it "is read when it is scraped, where the store is the process's own",
+       if: there?("prometheus/client/formats/text") do
       metrics = Backhop::PrometheusMetrics.new(registry = Prometheus::Client::Registry.new)
       skip "this library's store is files" if metrics.hands_on?
       failing(retrier(metrics), message, KeyError.new)
@@ -384,8 +395,9 @@ RSpec.describe "What is seen" do
       expect([first, second].map { |each| each.status.code })
         .to eq([OpenTelemetry::Trace::Status::ERROR, OpenTelemetry::Trace::Status::UNSET])
       expect(first.attributes).to eq(
-        "messaging.system" => "rabbitmq", "messaging.operation.name" => "process", "messaging.operation.type" => "process",
-        "messaging.destination.name" => "orders", "messaging.message.id" => "17", "backhop.attempt" => 1,
+        "messaging.system" => "rabbitmq", "messaging.operation.name" => "process",
+        "messaging.operation.type" => "process", "messaging.destination.name" => "orders",
+        "messaging.message.id" => "17", "backhop.attempt" => 1,
         "messaging.rabbitmq.destination.routing_key" => "order.created", "error.type" => "KeyError"
       )
       expect(retry_span.attributes).to eq(
@@ -456,7 +468,7 @@ RSpec.describe "What is seen" do
       OpenTelemetry::Trace.with_span(OpenTelemetry::Trace.non_recording_span(context), &block)
     end
 
-    it "is in the span of the client's instrumentation, where that is of the message's trace, or the message has none" do
+    it "is in the span of the client's instrumentation, if that is of the message's trace, or the message has none" do
       published = { "traceparent" => "00-#{"ab" * 16}-#{"cd" * 8}-01" }
       within("ab" * 16) { attempt(published) }
       within("12" * 16) { attempt(published) } # as one that was current when the process began
@@ -497,7 +509,8 @@ RSpec.describe "What is seen" do
       end
       failing(retrier(Backhop::OpenTelemetryMetrics.new(meter_provider: provider)), message, KeyError.new)
       found = read
-      histograms = Backhop::Metrics::TABLE.reject { |each| each.buckets.empty? }.to_h { |each| [each.otel_name, each.buckets] }
+      metrics = Backhop::Metrics::TABLE.reject { |each| each.buckets.empty? }
+      histograms = metrics.to_h { |each| [each.otel_name, each.buckets] }
       expect(Backhop::OpenTelemetryMetrics.bounds).to eq(histograms)
       expect(histograms["messaging.process.duration"].first).to be < 0.1
       found.slice(*histograms.keys).each { |name, points| expect(points.first.explicit_bounds).to eq(histograms[name]) }

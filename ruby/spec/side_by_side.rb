@@ -1,8 +1,9 @@
 # frozen_string_literal: true
 
-# side_by_side.rb N [RSPEC-ARG...]: runs the spec files among the arguments in N processes of RSpec, side by side. Prints the
-# output of each when it has ended, and exits with 1 if one of them failed.
-#   BACKHOP_EACH   a command that runs each process: `broker run model-4.3 --` gives each a model of its own
+# side_by_side.rb N [RSPEC-ARG...]: runs the spec files among the arguments in N processes of RSpec,
+# side by side. Prints the output of each when it has ended, and exits with 1 if one of them failed.
+#   BACKHOP_EACH   a command that runs each process: `broker run model-4.3 --` gives each a model of
+#                  its own
 require "shellwords"
 require "tempfile"
 
@@ -10,7 +11,8 @@ count = Integer(ARGV.shift)
 paths, options = ARGV.partition { |argument| File.exist?(argument) }
 files = paths.flat_map { |path| File.directory?(path) ? Dir[File.join(path, "**/*_spec.rb")] : [path] }
 
-# The sizes of the files are near enough to their durations, but for files without an example of the fast profile.
+# The sizes of the files are near enough to their durations, but for files without an example of the
+# fast profile.
 is_left_out = ->(file) { options.include?("~long") && File.read(file).match?(/^ *RSpec\.describe .*:long/) }
 weights = files.to_h { |file| [file, is_left_out.call(file) ? 0 : File.size(file)] }
 shares = Array.new(count) { [] }

@@ -18,7 +18,8 @@ RSpec.describe Backhop::Testing do
     seen = []
     rehearsal = described_class.rehearse("body", policy: policy, queue: "orders", exchange: "events",
                                                  routing_key: "order.created", headers: { tenant: "acme" }) do |message|
-      seen << [message.attempt, message.last_error, message.exchange, message.routing_key, message.last_delay, message.body]
+      seen << [message.attempt, message.last_error, message.exchange, message.routing_key, message.last_delay,
+               message.body]
       raise Backhop::RetryAfter.new(30, "busy") if message.attempt == 1
     end
     expect(rehearsal.outcome).to eq(:acked)
@@ -45,7 +46,9 @@ RSpec.describe Backhop::Testing do
     rehearsal = described_class.rehearse(policy: policy, breaker: breaker) { (calls += 1) <= 2 && raise(IOError, "no") }
     expect(rehearsal.outcome).to eq(:acked)
     expect(rehearsal.map { |attempt| [attempt.number, attempt.plan.action, attempt.breaker] })
-      .to match([[1, :retry, :closed], [2, :retry, :open], *[[3, :defer, :open]] * (rehearsal.size - 3), [3, :ack, :closed]])
+      .to match(
+        [[1, :retry, :closed], [2, :retry, :open], *[[3, :defer, :open]] * (rehearsal.size - 3), [3, :ack, :closed]]
+      )
     expect(rehearsal.to_a.last.at).to be >= 31
     expect(rehearsal.to_s).to match(/^attempt  3 after .*: deferred, again in .* s, breaker open$/)
     expect(calls).to eq(3)
@@ -74,7 +77,8 @@ RSpec.describe Backhop::Testing do
     limited = Class.new(StandardError)
     slow = Backhop::Policy.new(kind: :fixed, initial: 100, max: 100, jitter: :none, max_attempts: 3)
     busy = ->(error) { error.message == "busy" }
-    policies = { limited => slow, busy => Backhop::Policy.new(kind: :fixed, initial: 7, jitter: :none, max_attempts: 9) }
+    policies = { limited => slow,
+                 busy => Backhop::Policy.new(kind: :fixed, initial: 7, jitter: :none, max_attempts: 9) }
     errors = [IOError.new("507"), limited.new("busy"), IOError.new("busy"), IOError.new("507"), IOError.new("no")]
     rehearsal = described_class.rehearse(policy: policy, policies: policies) { raise errors.shift }
     expect(rehearsal.delays).to eq([1, 100, 7])
@@ -93,7 +97,9 @@ RSpec.describe Backhop::Testing do
 
     it "counts an earlier count once: #{strategy}" do
       policy = Backhop::Policy.new(initial: 5, kind: :fixed, jitter: :none, max_attempts: 6)
-      rehearsal = described_class.rehearse(policy: policy, strategy: strategy, headers: { "backhop-attempts" => 3 }, &failing)
+      rehearsal = described_class.rehearse(
+        policy: policy, strategy: strategy, headers: { "backhop-attempts" => 3 }, &failing
+      )
       expect(rehearsal.map(&:number)).to eq([4, 5, 6])
     end
   end
@@ -121,7 +127,8 @@ RSpec.describe Backhop::Testing do
 
   it "lets time pass as the clock says" do
     clock = described_class::Clock.new
-    rehearsal = described_class.rehearse(clock: clock, policy: Backhop::Policy.new(initial: 1, jitter: :none, max_age: 150)) do
+    policy = Backhop::Policy.new(initial: 1, jitter: :none, max_age: 150)
+    rehearsal = described_class.rehearse(clock: clock, policy: policy) do
       clock.advance(60)
       raise IOError
     end

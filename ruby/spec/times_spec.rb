@@ -26,7 +26,8 @@ RSpec.describe "A time" do
         raise "no"
       end
       p rehearsal.outcome, rehearsal.delays.first >= 60
-      rules = Backhop::Testing.rehearse(never: ->(_) { 1.minute }, policy: Backhop::Policy.new(max_attempts: 2)) { raise "no" }
+      policy = Backhop::Policy.new(max_attempts: 2)
+      rules = Backhop::Testing.rehearse(never: ->(_) { 1.minute }, policy: policy) { raise "no" }
       p rules.delays.first >= 60
     RUBY
     expect(said.lines(chomp: true)).to eq(
@@ -39,21 +40,26 @@ RSpec.describe "A time" do
       require "active_support"
       require "active_support/core_ext/integer/time"
       require "backhop"
-      [-> { Backhop::Policy.new(max_attempts: 5.seconds) }, -> { Backhop::Policy.new(initial: -5.seconds) }].each do |wrong|
+      [
+        -> { Backhop::Policy.new(max_attempts: 5.seconds) }, -> { Backhop::Policy.new(initial: -5.seconds) }
+      ].each do |wrong|
         wrong.call
       rescue Backhop::PolicyError => e
         puts e.message[/give .*/]
       end
     RUBY
     expect(said.lines(chomp: true)).to eq(
-      ["give a whole number, from 0 to 1000000000", 'give seconds, from 0.001 to 100000000, or a text with a unit, as "30s"']
+      ["give a whole number, from 0 to 1000000000",
+       'give seconds, from 0.001 to 100000000, or a text with a unit, as "30s"']
     )
   end
 
   it "is 0, which can mean no limit, only if 0 is given" do
-    ages = [0, 0.0, 0.0004, 0.0014, Rational(1, 10_000), "0.4ms"].map { |age| Backhop::Policy.new(max_age: age).max_age }
+    given = [0, 0.0, 0.0004, 0.0014, Rational(1, 10_000), "0.4ms"]
+    ages = given.map { |age| Backhop::Policy.new(max_age: age).max_age }
     expect(ages).to eq([0, 0, 0.001, 0.001, 0.001, 0.001])
-    expect { Backhop::Policy.new(max_age: -0.0004) }.to raise_error(Backhop::PolicyError, /max_age is -0\.0004: give seconds/)
+    expect { Backhop::Policy.new(max_age: -0.0004) }
+      .to raise_error(Backhop::PolicyError, /max_age is -0\.0004: give seconds/)
   end
 
   it "may be a text with a unit" do

@@ -21,7 +21,8 @@ RSpec.describe Backhop::Topology do
   end
 
   def declared(topology, on_demand:)
-    waits = topology.declarations.select { |each| each.what == :queue && each.wait.positive? && each.on_demand? == on_demand }
+    waits =
+      topology.declarations.select { |each| each.what == :queue && each.wait.positive? && each.on_demand? == on_demand }
     waits.map { |each| (each.wait * 1000).round }.uniq # stripes share a rung
   end
 

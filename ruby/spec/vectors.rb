@@ -6,8 +6,8 @@ require "json"
 module Vectors
   DIRECTORY = ENV["BACKHOP_VECTORS"] || File.expand_path("../../tests/vectors", __dir__)
 
-  TYPES = %w[boolean int8 uint8 int16 uint16 int32 uint32 int64 uint64 float double decimal string bytes timestamp void array
-             table].freeze
+  TYPES = %w[boolean int8 uint8 int16 uint16 int32 uint32 int64 uint64 float double decimal string bytes timestamp void
+             array table].freeze
   INTEGERS = %w[int8 uint8 int16 uint16 int32 uint32 int64 uint64 timestamp].freeze
   FRACTIONS = { "nan" => Float::NAN, "inf" => Float::INFINITY, "-inf" => -Float::INFINITY }.freeze
 
@@ -113,7 +113,7 @@ module Vectors
 
   def status(given) = given["expect"].fetch("status", "BH_OK")
 
-  # --- Values --------------------------------------------------------------------------------------------------------
+  # --- Values -------------------------------------------------------------------------------------
 
   def integer(value) = Integer(value)
 
@@ -206,7 +206,7 @@ module Vectors
     end
   end
 
-  # --- Inputs --------------------------------------------------------------------------------------------------------
+  # --- Inputs -------------------------------------------------------------------------------------
 
   def property(name) = name.tr("-", "_").to_sym
 
@@ -225,8 +225,8 @@ module Vectors
 
   def policy(given)
     given = given.fetch("policy", {})
-    only(given, "kind initial_ms factor max_ms steps_ms jitter ratio max_attempts max_age_ms max_retry_after_ms max_crashes " \
-                "max_deferrals")
+    only(given, "kind initial_ms factor max_ms steps_ms jitter ratio max_attempts max_age_ms max_retry_after_ms " \
+                "max_crashes max_deferrals")
     Backhop::Policy.new(**times(given), **counts(given), **shape(given), **jitter(given))
   end
 
@@ -242,7 +242,9 @@ module Vectors
   def shape(given)
     fields = {}
     # Ruby's policy refuses a factor for kinds without one; the core ignores it.
-    fields[:factor] = fraction(given["factor"]) if given.key?("factor") && given.fetch("kind", "exponential") == "exponential"
+    if given.key?("factor") && given.fetch("kind", "exponential") == "exponential"
+      fields[:factor] = fraction(given["factor"])
+    end
     fields[:steps] = given["steps_ms"].flat_map { |step| steps(step) } if given.key?("steps_ms")
     fields[:kind] = given.fetch("kind", "exponential").to_sym if given.key?("kind") || given.key?("steps_ms")
     fields

@@ -26,7 +26,8 @@ RSpec.describe Backhop::Worker do
   [{}, { queue: "orders", topology: Backhop::Topology.new("orders") },
    { topology: Backhop::Topology.new("orders"), policy: Backhop::Policy.new }].each do |options|
     it "has one queue and one policy: #{options.keys}" do
-      expect { described_class.new("amqp://localhost", **options) }.to raise_error(Backhop::InvalidArgumentError, /give/)
+      expect { described_class.new("amqp://localhost", **options) }
+        .to raise_error(Backhop::InvalidArgumentError, /give/)
     end
   end
 
@@ -62,7 +63,8 @@ RSpec.describe Backhop::Worker do
     end
 
     it "refuses to serve without a fiber scheduler", :unsigned do
-      expect { described_class.new(nowhere, queue: "orders").serve { nil } }.to raise_error(Backhop::StateError, /scheduler/)
+      expect { described_class.new(nowhere, queue: "orders").serve { nil } }
+        .to raise_error(Backhop::StateError, /scheduler/)
     end
 
     it "refuses a mode that is none", :unsigned do
@@ -73,9 +75,8 @@ RSpec.describe Backhop::Worker do
     end
 
     it "holds no password in an error" do
-      expect { described_class.new("amqp://guest:secret@localhost:x", queue: "orders") }.to raise_error(Backhop::URIError) { |e|
-        expect(e.message).not_to include("secret")
-      }
+      expect { described_class.new("amqp://guest:secret@localhost:x", queue: "orders") }
+        .to raise_error(Backhop::URIError) { |error| expect(error.message).not_to include("secret") }
     end
 
     it "tells of a broker that is not there, and can be stopped" do
@@ -133,7 +134,8 @@ RSpec.describe Backhop::Worker do
     end
 
     it "refuses a replay where it does not run" do
-      expect { described_class.new(nowhere, queue: "orders").replay(1) }.to raise_error(Backhop::StateError, /does not run/)
+      expect { described_class.new(nowhere, queue: "orders").replay(1) }
+        .to raise_error(Backhop::StateError, /does not run/)
     end
 
     it "ends where the thread that runs it is told to" do
@@ -220,7 +222,8 @@ RSpec.describe Backhop::Worker do
       program(<<~'RUBY')
         Backhop.logger.level = Logger::FATAL
         met = Queue.new
-        make = -> { Backhop::Worker.new("amqp://127.0.0.1:1", queue: "orders", on_event: ->(event) { met << event.name }) }
+        meeting = ->(event) { met << event.name }
+        make = -> { Backhop::Worker.new("amqp://127.0.0.1:1", queue: "orders", on_event: meeting) }
         worker = make.call
         thread = Thread.new { worker.run { nil } }
         met.pop

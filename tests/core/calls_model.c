@@ -129,8 +129,9 @@ static void end(model *self)
 static void lose(model *self)
 {
     unsigned which = self->draw(self->source, CHANNELS);
-    int64_t most = self->draw(self->source, 4);
-    bh_calls_lose_channel(self->calls, self->channels[which], most, self->now_ms);
+    int64_t prefetch = (int64_t)self->draw(self->source, 4) - 1;
+    int64_t most = prefetch < 0 ? 0 : prefetch ? 2 * prefetch : BH_CALLS_MOST;
+    bh_calls_lose_channel(self->calls, self->channels[which], prefetch, self->now_ms);
     for (int i = self->count - 1; i >= 0; i--) {
         one_call *call = &self->all[i];
         if (call->channel != self->channels[which])
@@ -164,7 +165,7 @@ static void end_old(model *self)
     if (running < MOST_CALLS / 2)
         return;
     for (int i = 0; i < CHANNELS; i++) { /* acknowledgements that the broker has */
-        bh_calls_lose_channel(self->calls, self->channels[i], 0, self->now_ms);
+        bh_calls_lose_channel(self->calls, self->channels[i], BH_CALLS_CLOSED, self->now_ms);
         for (int j = 0; j < self->count; j++)
             if (self->all[j].channel == self->channels[i]) {
                 self->all[j].is_lost |= self->all[j].state == RUNNING;

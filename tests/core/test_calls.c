@@ -167,7 +167,7 @@ START_TEST(the_oldest_of_too_many_lost_calls_are_forgotten)
     int64_t channel = bh_calls_open_channel(calls);
     for (int i = 0; i < BH_CALLS_MOST + 2; i++) {
         int64_t call = arrive_as(i, channel, 0, 0).call;
-        bh_calls_lose_channel(calls, channel, 0, 0);
+        bh_calls_lose_channel(calls, channel, BH_CALLS_CLOSED, 0);
         bh_calls_end(calls, call, BH_ACTION_ACK, 0);
     }
     ck_assert_int_eq(arrive_as(0, channel, 1, 0).kind, BH_ARRIVAL_CALL);

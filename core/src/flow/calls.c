@@ -213,7 +213,16 @@ static void lose_ended(bh_calls *self, int64_t channel, int64_t most, int64_t no
     }
 }
 
-void bh_calls_lose_channel(bh_calls *self, int64_t channel, int64_t most, int64_t now_ms)
+/* Returns how many of a channel's last acknowledgements the broker may not have. */
+static int64_t most_lost(int64_t prefetch)
+{
+    if (prefetch < 0)
+        return 0;
+    return prefetch == 0 || prefetch > BH_CALLS_MOST / BH_CALLS_PREFETCHES ? BH_CALLS_MOST
+                                                                           : BH_CALLS_PREFETCHES * prefetch;
+}
+
+void bh_calls_lose_channel(bh_calls *self, int64_t channel, int64_t prefetch, int64_t now_ms)
 {
     if (!self)
         return;
@@ -224,5 +233,5 @@ void bh_calls_lose_channel(bh_calls *self, int64_t channel, int64_t most, int64_
         running->is_lost = 1;
         running->since_ms = now_ms;
     }
-    lose_ended(self, channel, most, now_ms);
+    lose_ended(self, channel, most_lost(prefetch), now_ms);
 }

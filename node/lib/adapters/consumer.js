@@ -213,7 +213,10 @@ class BaseConsumer {
 
   // Reports to the subscription
 
-  /** Records that the consumer, its channel or its connection is lost. why: the text of the broker or the client */
+  /**
+   * Records that the consumer, its channel or its connection is lost. why: the text of the broker
+   * or the client
+   */
   _lost (loss, why = '') {
     if (this.isCancelled) return
     const { lostError } = this
@@ -249,7 +252,10 @@ class BaseConsumer {
     if (!this.isCancelled && !this.#isAttempting) this._unsubscribe()
   }
 
-  /** Consumes again after a pause, unless it was lost in the meantime: then the subscription decides. */
+  /**
+   * Consumes again after a pause, unless it was lost in the meantime: then the subscription
+   * decides.
+   */
   async resume () {
     if (this.#isAttempting) return
     const isPaused = () => this.isCancelled || this.flow.isPaused

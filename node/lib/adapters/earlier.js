@@ -10,7 +10,7 @@ const { made } = require('../errors')
 const { ACTION_NUMBERS } = require('../plan')
 const { monotonicMs: now } = require('../times')
 
-const { BH_ARRIVAL_CALL: CALL, BH_ARRIVAL_WAIT: WAIT, BH_ARRIVAL_ACK: ACK, BH_CALLS_MOST: MOST } = c
+const { BH_ARRIVAL_CALL: CALL, BH_ARRIVAL_WAIT: WAIT, BH_ARRIVAL_ACK: ACK, BH_CALLS_CLOSED: CLOSED } = c
 const RANDOM_BYTES = 16
 const NEW = Object.freeze([CALL, 0, ACTION_NUMBERS.none]) // of a delivery that is not looked up
 
@@ -30,10 +30,13 @@ function leave (channel) {
   const { number, original } = channel
   open.delete(channel)
   if (channels.get(original.channel) === channel) channels.delete(original.channel)
-  calls.lose_channel(number, original.unknownAcks, now())
+  calls.lose_channel(number, original.lostPrefetch, now())
 }
 
-/** Returns the number of the channel that a delivery came by. An object of node-amqp outlives its connection. */
+/**
+ * Returns the number of the channel that a delivery came by. An object of node-amqp outlives its
+ * connection.
+ */
 function channelOf (original) {
   let channel = channels.get(original.channel)
   if (channel?.original.connection !== original.connection) {
@@ -46,8 +49,8 @@ function channelOf (original) {
 }
 
 /**
- * Looks up the earlier calls of a delivery's message. Returns `[kind, call, action]`: CALL, WAIT for
- * this call, or ACK.
+ * Looks up the earlier calls of a delivery's message. Returns `[kind, call, action]`: CALL, WAIT
+ * for this call, or ACK.
  *
  * history: the core's
  */
@@ -84,11 +87,11 @@ function end (original, action) {
  * Records that the broker has cancelled a consumer of a channel, and requeued its deliveries.
  *
  * key: original.channel
- * most: how many of the channel's last acknowledgements the broker may not have
+ * prefetch: of the channel; 0: unknown
  */
-function cancelled (key, most = MOST) {
+function cancelled (key, prefetch = 0) {
   const channel = channels.get(key)
-  if (channel) calls.lose_channel(channel.number, most, now())
+  if (channel) calls.lose_channel(channel.number, prefetch, now())
 }
 
-module.exports = { ACK, CALL, MOST, NEW, WAIT, arrive, cancelled, end, wait }
+module.exports = { ACK, CALL, CLOSED, NEW, WAIT, arrive, cancelled, end, wait }

@@ -30,8 +30,8 @@ class Flow {
   #isStopped = false
 
   /**
-   * consumer: executes steps. It has emit(kind, describe), defer(message, delay), giveBack(message),
-   * pause() and resume()
+   * consumer: executes steps. It has emit(kind, describe), defer(message, delay),
+   * giveBack(message), pause() and resume()
    * isOwn: the consumer is the application's
    */
   constructor (breaker, topology, consumer, isOwn) {
@@ -49,7 +49,8 @@ class Flow {
   /**
    * Holds a message until the breaker grants a permit.
    *
-   * held: `{ message, run, end }`. run(call) calls the handler; end() is called if no handler gets it
+   * held: `{ message, run, end }`. run(call) calls the handler; end() is called if no handler gets
+   * it
    */
   hold (held) {
     if (this.#isStopped) {
@@ -69,7 +70,9 @@ class Flow {
     if (held.isHeld) held.run = AsyncResource.bind(held.run) // its async context, of AsyncLocalStorage
   }
 
-  /** Returns the call of a message that arrived, if its handler may run before the flow's next step. */
+  /**
+   * Returns the call of a message that arrived, if its handler may run before the flow's next step.
+   */
   #permit () {
     if (this.#held.length || this.#isLooking || this.#due === Infinity) return undefined
     const time = now()
@@ -106,7 +109,10 @@ class Flow {
     setImmediate(this.look) // other work of the event loop comes first
   }
 
-  /** Looks again at a time, unless no message can come: the channel of the application's consumer is closed. */
+  /**
+   * Looks again at a time, unless no message can come: the channel of the application's consumer is
+   * closed.
+   */
   #setTimer (due, time) {
     if (this.#due <= due || (this.#isOwn && !this.#held.length && !this.#latest?.isOpen)) return
     clearTimeout(this.#timer)
@@ -131,7 +137,9 @@ class Flow {
     return true
   }
 
-  /** Calls the handler of the oldest message. Returns true, also if another consumer got the permit. */
+  /**
+   * Calls the handler of the oldest message. Returns true, also if another consumer got the permit.
+   */
   #call (time) {
     const [{ message }] = this.#held
     const call = this.#breaker._begin(message, time)

@@ -52,8 +52,9 @@ class Gate {
   }
 
   /**
-   * Requests the permit of a message's key, if the breaker has keys. Returns how long the message has
-   * to wait, in ms; undefined if its handler may be called. Throws the error of the key's function.
+   * Requests the permit of a message's key, if the breaker has keys. Returns how long the message
+   * has to wait, in ms; undefined if its handler may be called. Throws the error of the key's
+   * function.
    */
   delayOf (message) {
     if (!this.#breaker?.hasKey) return undefined

@@ -25,8 +25,9 @@ class Handling {
   /**
    * retrier: has
    *
-   *   enter(message, again)   returns CALLS; SETTLED if it settled the message without the handler; or WAITS,
-   *                           and calls again() when an earlier call of the message has ended
+   *   enter(message, again)   returns CALLS; SETTLED if it settled the message without the handler;
+   *                           or WAITS, and calls again() when an earlier call of the message has
+   *                           ended
    *   permits(message)        whether the handler may be called; if not, it settled the message
    *   begin(message, permit)  the handler gets the message; `permit` of a flow, or undefined
    *   call(message, handle)   calls the handler
@@ -201,7 +202,10 @@ class Handling {
     return this.count - this.#draining.size
   }
 
-  /** Begins a drain. Returns a function that ends it. No drain waits for the handler that calls this. */
+  /**
+   * Begins a drain. Returns a function that ends it. No drain waits for the handler that calls
+   * this.
+   */
   drain () {
     const call = Call.current(this)
     if (!call) return () => {}

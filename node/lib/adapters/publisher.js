@@ -7,9 +7,9 @@
 //
 //   isOpen, isBlocked, frameMax (bytes), heartbeat (ms), serverProperties
 //   openChannel()            opens a channel to declare and to get with
-//   openConfirms(listener)   opens a channel that publishes; it calls answered(tag, multiple, isAck),
-//                            returned(exchange, routingKey, id, why) and closed({ code, text }),
-//                            for one copy in the order returned, answered, closed
+//   openConfirms(listener)   opens a channel that publishes; it calls answered(tag, multiple,
+//                            isAck), returned(exchange, routingKey, id, why) and closed({ code,
+//                            text }), for one copy in the order returned, answered, closed
 //   watch(watcher)           calls watcher.blocked(isBlocked), and watcher.lost(reason, isOrderly):
 //                            orderly if the application closed the connection
 //
@@ -233,8 +233,8 @@ class Publisher {
   }
 
   /**
-   * Reports the closed channels, since the broker delivers their messages again. The ledger ends each
-   * copy by an event: a copy in flight if the broker has confirmed it.
+   * Reports the closed channels, since the broker delivers their messages again. The ledger ends
+   * each copy by an event: a copy in flight if the broker has confirmed it.
    */
   #loseClosed () {
     for (const { number, original } of this.#numbers.values()) {

@@ -1,5 +1,6 @@
 'use strict'
-// Replaying: moves parked messages back to their work queue, and then its messages in the namespace's
+// Replaying: moves parked messages back to their work queue, and then its messages in the
+// namespace's
 //   unroutable queue.
 
 const c = require('../core')
@@ -30,8 +31,9 @@ async function replay ({ most, topology, connect, read, publish, diagnosis }) {
 }
 
 /**
- * Replays messages of the work queue from the unroutable queue alone. Takes what `replay` takes; resolves to
- * `{ count, foreign, error }`, with the number of messages of other work queues, which stay.
+ * Replays messages of the work queue from the unroutable queue alone. Takes what `replay` takes;
+ * resolves to `{ count, foreign, error }`, with the number of messages of other work queues, which
+ * stay.
  */
 async function replayOwnUnroutable ({ topology, connect, read, publish, diagnosis }) {
   const done = { count: 0, foreign: 0, error: undefined }

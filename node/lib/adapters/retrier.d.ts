@@ -14,16 +14,16 @@ export interface ConsumeOptions {
   prefetch?: number | undefined
   /**
    * Longest time of a handler, at most 24 h; default: no limit. At the limit the consumer aborts
-   * `message.signal`, and the attempt has failed. A handler that blocks the event loop fails when it
-   * returns.
+   * `message.signal`, and the attempt has failed. A handler that blocks the event loop fails when
+   * it returns.
    */
   timeout?: Duration | undefined
 }
 
 /**
- * A consumer that `consume` made. Once a minute it looks for the exchange that retries come back by,
- * and binds the work queue to it again. If the exchange is missing, it declares the topology again, with
- * mode create, and emits `unavailable`.
+ * A consumer that `consume` made. Once a minute it looks for the exchange that retries come back
+ * by, and binds the work queue to it again. If the exchange is missing, it declares the topology
+ * again, with mode create, and emits `unavailable`.
  */
 export interface Consumption extends Health {
   /**
@@ -46,8 +46,8 @@ export interface Consumption extends Health {
 /**
  * The part of a retrier that is the same over each client.
  *
- * A success whose acknowledgement was lost holds for the next delivery to this process, if the message
- * has an id. Backhop acknowledges that delivery without a call of the handler.
+ * A success whose acknowledgement was lost holds for the next delivery to this process, if the
+ * message has an id. Backhop acknowledges that delivery without a call of the handler.
  */
 export abstract class BaseRetrier {
   /** The exchanges, queues and bindings of the work queue. */
@@ -79,11 +79,11 @@ export abstract class BaseRetrier {
   /**
    * Cancels the consumers of `consume`. Resolves when no handler runs, all copies are confirmed and
    * all acknowledgements have reached the broker. Then you can close the connection. Cancel your
-   * own consumers before. The channels that the retrier opened are closed; it opens others if you use
-   * it again.
+   * own consumers before. The channels that the retrier opened are closed; it opens others if you
+   * use it again.
    *
-   * It does not wait for a handler that calls it, as this handler may await it. After 20 s a warning
-   * reports the handlers that still run.
+   * It does not wait for a handler that calls it, as this handler may await it. After 20 s a
+   * warning reports the handlers that still run.
    *
    * @param options `timeout`: longest time to wait; default: no limit
    * @throws {@link WaitTimeoutError} if the time is over; unconfirmed messages will be redelivered
@@ -98,8 +98,8 @@ export abstract class BaseRetrier {
    *
    * @param most highest number of messages; default: all that are there when the replay begins
    * @returns the number of messages that were moved
-   * @throws {@link PublishError} if a message could not be published, or the topology was never declared; the
-   *   message stays parked
+   * @throws {@link PublishError} if a message could not be published, or the topology was never
+   *   declared; the message stays parked
    * @throws {@link MissingError} if there is no parked queue
    * @throws {@link FrameError}, {@link ContentError} or {@link ChannelClosedError} if the broker
    *   refused a message because of its content. It stays parked; the messages behind it were moved

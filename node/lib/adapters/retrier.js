@@ -7,15 +7,17 @@
 //   _connection(given)            resolves to the connection to publish on (see publisher.js)
 //   _consumer(handle, prefetch)   makes a consumer (see consumer.js)
 //   _parked(got, connection)      makes a message of what a declaring channel got
-//   _flush(isIdle)                resolves when all settlements have reached the broker; isIdle: no handler runs
+//   _flush(isIdle)                resolves when all settlements have reached the broker; isIdle: no
+//                                 handler runs
 //
 // Its messages have an original under the symbol ORIGINAL:
 //
 //   connection, channel, tag   where the delivery came by
 //   isOpen                     whether the channel is open, so that the delivery can be settled
-//   unknownAcks                how many of the channel's last acknowledgements the broker may not have, once it is
-//                              closed
-//   call                       the number of the delivery's call while it runs, see earlier.js; 0 or undefined: none
+//   lostPrefetch               the prefetch of a closed channel, whose last acknowledgements the
+//                              broker may not have; 0: unknown; CLOSED of earlier.js: it has all
+//   call                       the number of the delivery's call while it runs, see earlier.js; 0
+//                              or undefined: none
 //   content                    the body as it arrived
 //   hasId                      whether the message has an id
 //   isCounted                  whether the message has the header that the poison guard reads
@@ -163,7 +165,9 @@ class BaseRetrier {
     return new Consumption(this, consumer)
   }
 
-  /** Looks for the return exchange once a minute from now on: the application consumes by itself. */
+  /**
+   * Looks for the return exchange once a minute from now on: the application consumes by itself.
+   */
   _keepLooking () {
     this.#isWrapped = true
     this.#watch.begin()
@@ -216,7 +220,10 @@ class BaseRetrier {
     return this.#handling.handle(read, handle, flow)
   }
 
-  /** See Handling. Settles a message that no handler needs: an earlier call of it has ended, or it is poison. */
+  /**
+   * See Handling. Settles a message that no handler needs: an earlier call of it has ended, or it
+   * is poison.
+   */
   #enter (message, again) {
     const [kind, call, action] = this.#lookUp(message)
     if (kind === earlier.WAIT) {
@@ -260,7 +267,9 @@ class BaseRetrier {
     original.incoming[SETTLED] = true
   }
 
-  /** Ends the call of a message whose handler has ended, or got no call, unless its copy does so. */
+  /**
+   * Ends the call of a message whose handler has ended, or got no call, unless its copy does so.
+   */
   #ended (message) {
     const original = message[ORIGINAL]
     if (!original.incoming[SETTLED]) earlier.end(original, 'none')

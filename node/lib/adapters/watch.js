@@ -1,6 +1,7 @@
 'use strict'
-// Watch: looks for the return exchange, which no retry comes back without. Then it replays this work queue's messages
-// in the unroutable queue. It also reports a broker that does not answer a look.
+// Watch: looks for the return exchange, which no retry comes back without. Then it replays this
+// work queue's messages in the unroutable queue. It also reports a broker that does not answer a
+// look.
 
 const { performance } = require('node:perf_hooks') // the global one is looked up at each use
 
@@ -20,7 +21,8 @@ class Watch {
   /**
    * retrier: has
    *
-   *   connection()              the open connection; undefined if there is none, or if nothing is consumed
+   *   connection()              the open connection; undefined if there is none, or if nothing is
+   *                             consumed
    *   look(connection)          see Declaring; likewise returnsAfter(error) and returnText()
    *   replay(connection)        see replayOwnUnroutable
    *   consuming()               the healths of the consumers that were not lost

@@ -99,8 +99,8 @@ class Emitter {
   }
 
   /**
-   * Returns the trace for the event of a copy if no handler got the message. Returns undefined if the
-   * retrier is not traced.
+   * Returns the trace for the event of a copy if no handler got the message. Returns undefined if
+   * the retrier is not traced.
    */
   waiting (message) {
     return this.#waits && this.#contain('deferred', message, () => ({ trace: this.#waits(message) }))

@@ -76,22 +76,25 @@ export interface Event {
  *     replayed       a replay ended; `count` messages were moved
  *     returned       no queue accepted the copy; it is published again
  *     nacked         a queue was full or missing; the copy is published again
- *     unconfirmed    no confirm came in time; one copy is published again, the others after its confirm
+ *     unconfirmed    no confirm came in time; one copy is published again, the others after its
+ *                    confirm
  *     refused        no copy can be made; the original stays unacknowledged for ten minutes
- *     stale          a message was settled after its channel closed, or a stop aborted its handler; the broker
- *                    delivers it again
- *     connected      a worker has its connections and the topology; or the broker confirmed the consumer of
- *                    `consume`
- *     unavailable    connecting, declaring or consuming failed, or the broker closed the channel that
- *                    publishes; the next try comes after `delay`, and `count` copies wait
- *     disconnected   a connection was lost; `count` messages will be redelivered. From a retrier only if it
- *                    consumes itself (`consume`) or had unconfirmed copies
+ *     stale          a message was settled after its channel closed, or a stop aborted its handler;
+ *                    the broker delivers it again
+ *     connected      a worker has its connections and the topology; or the broker confirmed the
+ *                    consumer of `consume`
+ *     unavailable    connecting, declaring or consuming failed, or the broker closed the channel
+ *                    that publishes; the next try comes after `delay`, and `count` copies wait
+ *     disconnected   a connection was lost; `count` messages will be redelivered. From a retrier
+ *                    only if it consumes itself (`consume`) or had unconfirmed copies
  *     blocked        the broker accepts no publishes: its memory or disk runs low
  *     unblocked      the broker accepts publishes again
- *     cancelled      the broker cancelled the consumer; it consumes again. From a retrier only after `consume`
- *     busy           all `count` handlers were busy for longer than their time limit; `duration` since one
- *                    of them was free
- *     breaker_opened     the breaker opened: messages are held, and the first probe comes after `delay`
+ *     cancelled      the broker cancelled the consumer; it consumes again. From a retrier only
+ *                    after `consume`
+ *     busy           all `count` handlers were busy for longer than their time limit; `duration`
+ *                    since one of them was free
+ *     breaker_opened     the breaker opened: messages are held, and the first probe comes after
+ *                        `delay`
  *     breaker_half_open  the breaker probes: one message at a time
  *     breaker_closed     the breaker closed, or was disabled
  *     early          `count` retries came back up to `duration` before their time (worker only)
@@ -104,7 +107,8 @@ export interface Event {
  */
 export type EventName =
   | 'delivered' | 'succeeded' | 'failed' | 'retried' | 'throttled' | 'deferred' | 'parked' | 'dropped' | 'replayed'
-  | 'returned' | 'nacked' | 'unconfirmed' | 'refused' | 'stale' | 'connected' | 'unavailable' | 'disconnected' | 'blocked' | 'unblocked'
+  | 'returned' | 'nacked' | 'unconfirmed' | 'refused' | 'stale' | 'connected' | 'unavailable' | 'disconnected'
+  | 'blocked' | 'unblocked'
   | 'cancelled' | 'busy' | 'breaker_opened' | 'breaker_half_open' | 'breaker_closed' | 'early' | 'missed' | 'drained'
 
 /** Metrics or traces of `backhop/prom-client` or `backhop/opentelemetry`, for `onEvent`. */

@@ -6,10 +6,11 @@
 // returns any of
 //
 //   counts                                     the core's metrics, which count each event
-//   observe(native, { queue, error, trace })   is called with each event: the core's object, which is
-//                                              valid during the call
+//   observe(native, { queue, error, trace })   is called with each event: the core's object, which
+//                                              is valid during the call
 //   trace(message, queue)                      begins the span of an attempt; returns { run(call),
-//                                              succeeded(), failed(thrown) }; `run` calls the handler
+//                                              succeeded(), failed(thrown) }; `run` calls the
+//                                              handler
 //   waits(message)                             returns the trace of a message that no handler got
 //
 // Exceptions of these functions become warnings.

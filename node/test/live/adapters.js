@@ -1,6 +1,6 @@
 'use strict'
-// Possible faults of the retriers over each client, on a broker: AMQP_URL names it, as tests/broker/broker sets it. A file
-// for each library registers these tests.
+// Possible faults of the retriers over each client, on a broker: AMQP_URL names it, as
+// tests/broker/broker sets it. A file for each library registers these tests.
 
 const assert = require('node:assert/strict')
 const { once } = require('node:events')
@@ -255,7 +255,9 @@ function testOver (client) {
       const { connection, retrier, subscribed } = consumer
       const story = [] // for who reads why it failed
       for (const event of ['error', 'close', 'ready']) connection.on(event, what => story.push(`${event} ${what}`))
-      for (const event of ['error', 'close', 'open']) subscribed?.on(event, what => story.push(`queue ${event} ${what}`))
+      for (const event of ['error', 'close', 'open']) {
+        subscribed?.on(event, what => story.push(`queue ${event} ${what}`))
+      }
       control('save')
       for (let i = 0; i < 20; i++) await broker.publish(String(i), queue, { persistent: true })
       control('kill')
@@ -269,8 +271,10 @@ function testOver (client) {
       const bodies = new Set()
       await broker.consume(`${queue}.parked`, ({ content }) => bodies.add(String(content)))
       await until(async () => await isConsuming() && bodies.size === 20, 'all are parked').catch(error => {
-        const queues = control('rabbitmqctl', 'list_queues', 'name', 'messages_ready', 'messages_unacknowledged', 'consumers')
-        error.message += `\n${bodies.size} are; ${retrier.pending} copies are pending\n${queues}${[...story, ...warnings].join('\n')}`
+        const columns = ['name', 'messages_ready', 'messages_unacknowledged', 'consumers']
+        const queues = control('rabbitmqctl', 'list_queues', ...columns)
+        error.message += `\n${bodies.size} are; ${retrier.pending} copies are pending\n${queues}`
+        error.message += [...story, ...warnings].join('\n')
         throw error
       })
     })
@@ -339,7 +343,9 @@ function testOver (client) {
       const { retrier, channel } = await consuming(queue, () => { throw new Park('why') })
       const areParked = () => until(async () => await broker.count(`${queue}.parked`) === 3, 'all are parked')
       await areParked()
-      const looks = channel ? [channel.constructor.prototype, 'checkQueue'] : [inside('adapters/amqp/declaring'), 'declareQueue']
+      const looks = channel
+        ? [channel.constructor.prototype, 'checkQueue']
+        : [inside('adapters/amqp/declaring'), 'declareQueue']
       mock.method(...looks, () => { throw new Error('of a quorum queue, a busy broker tells 0') })
       try {
         assert.equal(await retrier.replay(0), 0)

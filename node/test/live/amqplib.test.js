@@ -117,7 +117,10 @@ describe('amqplib', NEEDS_BROKER, () => {
     await broker.holds(queue, 0)
   })
 
-  /** A retrier's listener. Before it, another listener replaces the content of bad messages: no copy can be written. */
+  /**
+   * A retrier's listener. Before it, another listener replaces the content of bad messages: no copy
+   * can be written.
+   */
   function breaking (handle) {
     const listener = consumer.retrier.wrap(handle)
     return incoming => listener(String(incoming.content) === 'bad' ? { ...incoming, content: 'parsed' } : incoming)

@@ -1,6 +1,6 @@
 'use strict'
-// Lost connections and long pauses of a breaker, on a broker: AMQP_URL names it. tests/contract/steps.json has the other
-// cases, over each carrier.
+// Lost connections and long pauses of a breaker, on a broker: AMQP_URL names it.
+// tests/contract/steps.json has the other cases, over each carrier.
 
 const assert = require('node:assert/strict')
 const { afterEach, beforeEach, mock } = require('node:test')
@@ -39,7 +39,10 @@ class Api {
     throw new TypeError('the API is down')
   }
 
-  /** Waits until so many messages are handled. Each had an attempt for each failure, and one success. */
+  /**
+   * Waits until so many messages are handled. Each had an attempt for each failure, and one
+   * success.
+   */
   async hasHandled (count) {
     await until(() => this.handled.size === count, `${count} messages are handled`)
     for (const [body, { attempt }] of this.handled) assert.equal(attempt, (this.failures.get(body) ?? 0) + 1, body)
@@ -112,7 +115,9 @@ describe('a breaker', NEEDS_BROKER, () => {
     await broker.holds(own, 0)
   }
 
-  it('that is open for long cancels its consumer, and its messages wait without an attempt', { long: true }, async () => {
+  it('that is open for long cancels its consumer, and its messages wait without an attempt', {
+    long: true
+  }, async () => {
     const all = await Promise.all(Object.keys(ALL).filter(name => name !== 'worker').map(holding))
     const { hrtime } = process // the clock of breakers
     let lead = 0

@@ -1,6 +1,6 @@
 'use strict'
-// The broker of the live tests, which AMQP_URL names, as tests/broker/broker sets it; and how to wait for something, and
-// how long at most.
+// The broker of the live tests, which AMQP_URL names, as tests/broker/broker sets it; and how to
+// wait for something, and how long at most.
 
 const { execFileSync } = require('node:child_process')
 const { randomUUID } = require('node:crypto')
@@ -26,7 +26,10 @@ const NEEDS_BROKER = URL_OF_BROKER ? {} : { skip: 'AMQP_URL is not set: tests/br
 const NEEDS_CTL = CTL ? {} : { skip: 'BACKHOP_BROKER_CTL is not set' }
 const QUICK = new Policy({ initial: 100, jitter: 'none', max: 200, maxAttempts: 3, maxRetryAfter: 0 })
 
-/** As amqplib takes it: its default before 0.10.7, frames of 4 KiB, is refused by RabbitMQ 4.1 and newer. */
+/**
+ * As amqplib takes it: its default before 0.10.7, frames of 4 KiB, is refused by RabbitMQ 4.1 and
+ * newer.
+ */
 const amqplibUrl = url => `${url}${url.includes('?') ? '&' : '?'}frameMax=131072`
 
 // RabbitMQ 4.1 and newer refuse the frame size that amqplib before 0.10.7 has by default.
@@ -41,8 +44,9 @@ let leaving
 const WANTED = new RegExp(process.env.BACKHOP_SUITES ?? '')
 
 /**
- * Does as node:test's, if the profile has it (../profile.js), and if BACKHOP_SUITES, a regular expression, is not set or
- * fits the name. A failed test may leave connections open; they keep the process no longer than LEAVING once all is over.
+ * Does as node:test's, if the profile has it (../profile.js), and if BACKHOP_SUITES, a regular
+ * expression, is not set or fits the name. A failed test may leave connections open; they keep the
+ * process no longer than LEAVING once all is over.
  */
 function describe (name, needs, body) {
   if (!WANTED.test(name) || isLeftOut(needs)) return
@@ -54,8 +58,8 @@ function describe (name, needs, body) {
 }
 
 /**
- * Does as node:test's with a limit, if the profile has the test (../profile.js). A suite's limit would be one for all of
- * its tests together.
+ * Does as node:test's with a limit, if the profile has the test (../profile.js). A suite's limit
+ * would be one for all of its tests together.
  */
 function it (name, ...rest) {
   const run = rest.pop()
@@ -63,7 +67,10 @@ function it (name, ...rest) {
   if (!isLeftOut(options)) test.it(name, { timeout: LIMIT, ...options }, run)
 }
 
-/** Waits for a condition, and resolves to it. what: a text, or a function that returns it if the wait fails. */
+/**
+ * Waits for a condition, and resolves to it. what: a text, or a function that returns it if the
+ * wait fails.
+ */
 async function until (isSo, what = String(isSo)) {
   const end = Date.now() + PATIENCE
   for (;;) {
@@ -123,8 +130,8 @@ class Broker {
   }
 
   /**
-   * Publishes until the broker takes it. It refuses some while it makes a quorum queue of the name of one that was just
-   * deleted.
+   * Publishes until the broker takes it. It refuses some while it makes a quorum queue of the name
+   * of one that was just deleted.
    */
   async insist (body, queue) {
     await until(() => this.publish(body, queue).then(() => true, () => false), 'the broker takes the message')
@@ -160,7 +167,9 @@ class Broker {
     }
   }
 
-  /** Waits until a queue has so many ready messages: an acknowledgement may be behind the question. */
+  /**
+   * Waits until a queue has so many ready messages: an acknowledgement may be behind the question.
+   */
   async holds (queue, count) {
     await until(async () => await this.count(queue) === count, `${queue} has ${count} messages`)
   }
@@ -176,7 +185,10 @@ class Broker {
     return taken
   }
 
-  /** Takes a queue's messages, as soon as it can: a quorum queue has no leader yet when its broker has just started. */
+  /**
+   * Takes a queue's messages, as soon as it can: a quorum queue has no leader yet when its broker
+   * has just started.
+   */
   async consume (queue, take) {
     const each = message => {
       if (!message) return
@@ -193,7 +205,9 @@ class Broker {
   /** Takes all messages until the queue reports none: then no more is on its way. */
   async all (queue) {
     const bodies = []
-    for (let message; (message = await this.channel.get(queue, { noAck: true }));) bodies.push(message.content.toString())
+    for (let message; (message = await this.channel.get(queue, { noAck: true }));) {
+      bodies.push(message.content.toString())
+    }
     return bodies
   }
 
@@ -211,8 +225,8 @@ class Broker {
   }
 
   /**
-   * Deletes the declared exchanges and queues. The broker answers the last one alone: answers to all took longer than
-   * most tests.
+   * Deletes the declared exchanges and queues. The broker answers the last one alone: answers to
+   * all took longer than most tests.
    */
   async close () {
     const { channel, namespace } = this
@@ -233,15 +247,18 @@ function control (...args) {
   return execFileSync(CTL, args, { encoding: 'utf8', timeout: PATIENCE })
 }
 
-/** As an administrator does by `rabbitmqctl import_definitions`, which wants a file that the broker can see. */
+/**
+ * As an administrator does by `rabbitmqctl import_definitions`, which wants a file that the broker
+ * can see.
+ */
 function importing (definitions) {
   const text = Buffer.from(definitions).toString('base64')
   control('eval', `rabbit_definitions:import_raw(base64:decode(<<"${text}">>)).`)
 }
 
 /**
- * Resolves to what `use` resolves to, with the URL of a new virtual host. The examples have fixed names of queues, so each
- * run has its own host.
+ * Resolves to what `use` resolves to, with the URL of a new virtual host. The examples have fixed
+ * names of queues, so each run has its own host.
  */
 async function withVhost (use) {
   const name = `test-${randomUUID()}`
@@ -262,6 +279,7 @@ function stranger (name) {
 }
 
 module.exports = {
-  Broker, CONNECTS, LIMIT, NEEDS_BROKER, NEEDS_CTL, PATIENCE, QUICK, URL: URL_OF_BROKER, VERSION, amqplibUrl, control, describe, importing,
+  Broker, CONNECTS, LIMIT, NEEDS_BROKER, NEEDS_CTL, PATIENCE, QUICK, URL: URL_OF_BROKER, VERSION, amqplibUrl, control,
+  describe, importing,
   it, stranger, until, withVhost
 }

@@ -1,5 +1,6 @@
 'use strict'
-// The carriers of Node in tests/contract/cases.json, with one face. `settings`: the options of consume, or of a worker.
+// The carriers of Node in tests/contract/cases.json, with one face. `settings`: the options of
+// consume, or of a worker.
 
 const { Worker } = require('backhop')
 

@@ -60,7 +60,10 @@ class Promises extends Consumer {
     await this.isClosed
   }
 
-  /** Callers wait for isClosed: if the broker ends the connection just then, amqplib never calls back. */
+  /**
+   * Callers wait for isClosed: if the broker ends the connection just then, amqplib never calls
+   * back.
+   */
   close () {
     this.connection.close().catch(() => {})
   }
@@ -80,7 +83,9 @@ class Confirming extends Promises {
 class Callbacks extends Promises {
   async open () {
     const done = (resolve, reject) => (error, value) => error ? reject(error) : resolve(value)
-    this.connection = await new Promise((resolve, reject) => callbacks.connect(amqplibUrl(this.url), done(resolve, reject)))
+    this.connection = await new Promise((resolve, reject) => {
+      callbacks.connect(amqplibUrl(this.url), done(resolve, reject))
+    })
     this.connection.on('error', () => {})
     this.channel = await new Promise((resolve, reject) => this.connection.createChannel(done(resolve, reject)))
     this.channel.on('error', () => {})
@@ -106,7 +111,8 @@ class NodeAmqp extends Consumer {
     const url = address.replace(/\/$/, '') // else the vhost has no name
     const heartbeat = Number(new URLSearchParams(query).get('heartbeat'))
     const capabilities = { 'connection.blocked': true, consumer_cancel_notify: true }
-    this.connection = amqp.createConnection({ url, heartbeat, clientProperties: { capabilities } }, { reconnectBackoffTime: 100 })
+    const options = { url, heartbeat, clientProperties: { capabilities } }
+    this.connection = amqp.createConnection(options, { reconnectBackoffTime: 100 })
     this.connection.on('error', () => {})
     this.connection.on('close', () => {})
     this.connection.on('end', () => { // node-amqp connects again only after an error, and a broker may die without one

@@ -1,5 +1,6 @@
 'use strict'
-// The contract for handlers (tests/contract), each case over each carrier of Node; on a broker, but for rehearsals.
+// The contract for handlers (tests/contract), each case over each carrier of Node; on a broker, but
+// for rehearsals.
 
 const assert = require('node:assert/strict')
 const { AsyncLocalStorage, AsyncResource } = require('node:async_hooks')
@@ -30,7 +31,7 @@ const storage = new AsyncLocalStorage()
 const warnings = []
 process.on('warning', ({ message }) => warnings.push(message))
 
-// --- How a handler ends ----------------------------------------------------------------------------------------------
+// --- How a handler ends --------------------------------------------------------------------------
 
 function boom () {
   throw new Error('boom')
@@ -96,7 +97,8 @@ const ENDINGS = {
   'retry-after': throws(() => new RetryAfter('60s', 'boom')),
   throttled: throws(() => new Throttled('60s', 'boom')),
   'retry-after-http-none': throws(() => new RetryAfter(null, new Error('boom'))),
-  'rejects-value': CASES.find(({ id }) => id === 'rejects-value').raises.node.map(name => [name, () => Promise.reject(VALUES[name])]),
+  'rejects-value': CASES.find(({ id }) => id === 'rejects-value').raises.node
+    .map(name => [name, () => Promise.reject(VALUES[name])]),
   'rejects-text': throws(() => 'boom'),
   'returns-unfinished': [
     ...CASES.find(({ id }) => id === 'returns-unfinished').raises.node.map(name => [name, () => UNFINISHED[name]()]),
@@ -167,7 +169,7 @@ const ENDINGS = {
   }
 }
 
-// --- A play of one case ----------------------------------------------------------------------------------------------
+// --- A play of one case --------------------------------------------------------------------------
 
 class Play {
   events = []
@@ -186,7 +188,9 @@ class Play {
     }
   }
 
-  /** Calls a function outside of the handler: a drain does not wait for a handler that begins it. */
+  /**
+   * Calls a function outside of the handler: a drain does not wait for a handler that begins it.
+   */
   elsewhere = AsyncResource.bind(call => call())
 
   async begin () {
@@ -207,7 +211,9 @@ class Play {
     const { timeout_ms: timeout, id } = this.story
     if (timeout) this.carrier.settings = { timeout, ...id === 'busy' ? { concurrency: 1 } : {} }
     if (this.carrier.retrier) await this.carrier.retrier.declare()
-    if (id === 'blocks-loop' && this.carrier.connection) this.lost = once(this.carrier.connection, 'close').catch(() => {})
+    if (id === 'blocks-loop' && this.carrier.connection) {
+      this.lost = once(this.carrier.connection, 'close').catch(() => {})
+    }
     const handle = id === 'returns-unfinished' ? message => this.ends(message) : this.handle
     await storage.run('of the run', () => this.carrier.begin(handle))
   }
@@ -244,14 +250,17 @@ class Play {
   }
 
   /**
-   * Returns the events of a message that comes again to a new consumer. A client reports the end of the
-   * channel as a cancel, before the handler returns.
+   * Returns the events of a message that comes again to a new consumer. A client reports the end of
+   * the channel as a cancel, before the handler returns.
    */
   again () {
     return ['delivered', this.story.id === 'blocks-loop' ? 'disconnected' : 'cancelled', 'stale']
   }
 
-  /** False if the highest line is no event: a warning of the process under `wrap`, the error of a drain. */
+  /**
+   * False if the highest line is no event: a warning of the process under `wrap`, the error of a
+   * drain.
+   */
   get isLogged () {
     const { id } = this.story
     return !(this.name === 'wrap' && id.endsWith('s-itself')) && !(this.name !== 'worker' && id === 'stop-too-late') &&
@@ -259,7 +268,8 @@ class Play {
   }
 
   async saw (body, attempt) {
-    await until(() => this.seen.some(([of, number], i) => i && of === body && number === attempt), `${body}, attempt ${attempt}`)
+    await until(() => this.seen.some(([of, number], i) => i && of === body && number === attempt),
+      `${body}, attempt ${attempt}`)
   }
 
   async check ({ message, counted, events, level, consumer, delay_ms_least: least = 0, copy, text }, kind) {
@@ -281,13 +291,17 @@ class Play {
       assert.equal((await this.broker.take(this.queue, 1))[0].properties.headers['backhop-attempts'], undefined)
     }
     if (consumer === 'again' && message === 'back') events = this.again()
-    // After a nack one acknowledgement may cover the message and its redelivery: no channel is closed then.
+    // After a nack one acknowledgement may cover the message and its redelivery: no channel is
+    // closed then.
     if (id === 'nacks-itself') events = events.filter(name => name !== 'cancelled')
     if (id === 'busy') events = ['delivered', 'failed', 'busy', 'retried'] // events are taken after the handler
-    await until(() => isWithin(events, this.events.map(({ name }) => name)), () => `${events} within ${this.events.join('\n')}`)
+    await until(() => isWithin(events, this.events.map(({ name }) => name)),
+      () => `${events} within ${this.events.join('\n')}`)
     // On a busy machine, a handler with a time limit is "busy" too.
     const about = this.events.filter(({ name }) => name !== 'connected' && (name !== 'busy' || events.includes(name)))
-    if (level && this.isLogged) assert.equal(ORDER[Math.max(...about.map(event => ORDER.indexOf(event.level)))], level, about.join('\n'))
+    if (level && this.isLogged) {
+      assert.equal(ORDER[Math.max(...about.map(event => ORDER.indexOf(event.level)))], level, about.join('\n'))
+    }
     if (error) assert.ok(this.event('failed').errorText.includes(error), this.event('failed').errorText)
     if (reason) assert.equal(this.event('parked').reason, reason)
     if (least) assert.ok(this.event(message).delay >= least)
@@ -338,7 +352,7 @@ function isWithin (some, all) {
   return i === some.length
 }
 
-// --- The cases -------------------------------------------------------------------------------------------------------
+// --- The cases -----------------------------------------------------------------------------------
 
 /** Returns why a carrier does not have a case, and no test of it; undefined if it has. */
 function missing ({ without = {}, only }, name) {
@@ -371,7 +385,8 @@ describe(`the contract, ${rehearsed}`, {}, () => {
         }, 'first', { policy: new Policy({ initial, jitter, maxAttempts }), headers: { tenant: 'acme' } })
         const { message, counted, delay_ms_least: least = 0 } = story.expect
         const [first, second] = rehearsal
-        const wanted = { acknowledged: 'ack', retried: 'retry', deferred: 'defer', parked: 'park', dropped: 'drop' }[message]
+        const wanted =
+          { acknowledged: 'ack', retried: 'retry', deferred: 'defer', parked: 'park', dropped: 'drop' }[message]
         assert.equal(first.plan.action, wanted)
         if (wanted === 'retry') assert.equal(second.number, counted ? 2 : 1)
         assert.ok(first.delay >= least)

@@ -1,5 +1,6 @@
 'use strict'
-// Sharp edges that hard use found, by their ids, on a broker: AMQP_URL names it, as tests/broker/broker sets it.
+// Sharp edges that hard use found, by their ids, on a broker: AMQP_URL names it, as
+// tests/broker/broker sets it.
 
 const assert = require('node:assert/strict')
 const { afterEach, beforeEach, mock } = require('node:test')
@@ -144,7 +145,7 @@ describe('an edge', NEEDS_BROKER, () => {
     })
   }
 
-  it('NT6: a message that an earlier program published again keeps its count by the program\'s own header', async () => {
+  it('NT6: a message that an earlier program published again keeps its count by that program\'s header', async () => {
     const channel = await channelOf()
     const wait = `${queue}.wait`
     const back = { 'x-dead-letter-exchange': '', 'x-dead-letter-routing-key': queue }
@@ -157,7 +158,9 @@ describe('an edge', NEEDS_BROKER, () => {
       channel.sendToQueue(wait, content, { ...properties, headers, expiration: '1' })
     }
     const attempts = []
-    await consuming(Amqplib, ({ attempt }) => { attempts.push(attempt) }, { legacyCounter: 'x-retries', waitQueues: [wait] })
+    await consuming(Amqplib, ({ attempt }) => { attempts.push(attempt) }, {
+      legacyCounter: 'x-retries', waitQueues: [wait]
+    })
     await until(() => attempts.length, 'it is handled')
     assert.deepEqual(attempts, [3])
   })
@@ -174,7 +177,8 @@ describe('an edge', NEEDS_BROKER, () => {
     await until(() => seen.length === 3, 'three messages')
     const told = warnings.filter(({ code }) => code === 'BACKHOP_FOREIGN')
     assert.equal(told.length, 1)
-    assert.match(told[0].message, new RegExp(`^the message came from the queue "${other}", .* make a retrier for each queue`))
+    assert.match(told[0].message,
+      new RegExp(`^the message came from the queue "${other}", .* make a retrier for each queue`))
   })
 
   it('NT12: a message that a framework rejects is parked if the work queue dead-letters there', async () => {
@@ -218,7 +222,8 @@ describe('an edge', NEEDS_BROKER, () => {
   it('NT19: the listener of a failure gets null if the handler threw null', async () => {
     const failed = []
     await consuming(Amqplib, () => { throw null }, {
-      policy: new Policy({ maxAttempts: 1 }), onEvent: event => { if (event.name === 'failed') failed.push(event.error) }
+      policy: new Policy({ maxAttempts: 1 }),
+      onEvent: event => { if (event.name === 'failed') failed.push(event.error) }
     })
     await broker.publish('x', queue)
     await broker.take(`${queue}.parked`, 1)
@@ -226,7 +231,9 @@ describe('an edge', NEEDS_BROKER, () => {
   })
 
   for (const Consumer of [Amqplib, NodeAmqp]) {
-    it(`F3: cancel over ${Consumer.name} returns during an alarm, and no handler gets more`, { ...NEEDS_CTL, long: true }, async () => {
+    it(`F3: cancel over ${Consumer.name} returns during an alarm, and no handler gets more`, {
+      ...NEEDS_CTL, long: true
+    }, async () => {
       let seen = 0
       const policy = new Policy({ kind: 'fixed', initial: 100, jitter: 'none', maxAttempts: 1000 })
       const isBlocked = []
@@ -278,7 +285,7 @@ describe('an edge', NEEDS_BROKER, () => {
     })
   }
 
-  it('F2, F4-3: a message whose handler is slower than the consumer timeout is not called beside it, nor after its success', {
+  it('F2, F4-3: a message whose handler outlives the consumer timeout is not called beside it, nor after its success', {
     ...NEEDS_CTL, long: true, real: true
   }, async () => {
     const set = (timeout, tick) => {
@@ -296,7 +303,8 @@ describe('an edge', NEEDS_BROKER, () => {
       await broker.publish('slow', quorum, { messageId: 'slow' })
       await until(() => connections() === 2, () => events.join('\n'))
       await broker.publish('later', quorum, { messageId: 'later' })
-      await until(() => events.filter(({ name, id }) => name === 'succeeded' && id === 'slow').length, () => events.join('\n'))
+      await until(() => events.filter(({ name, id }) => name === 'succeeded' && id === 'slow').length,
+        () => events.join('\n'))
       await broker.publish('next', quorum, { messageId: 'next' })
       await until(() => calls.includes('next'), () => events.join('\n'))
       assert.deepEqual(calls, ['slow', 'later', 'next'])
@@ -317,7 +325,10 @@ describe('an edge', NEEDS_BROKER, () => {
     }
   }
 
-  /** Has the broker close the channel of a consumer, as a second acknowledgement does. message: one of the consumer's */
+  /**
+   * Has the broker close the channel of a consumer, as a second acknowledgement does. message: one
+   * of the consumer's
+   */
   function breakChannel ({ connection }, { incoming }) {
     if (incoming) { // of node-amqp
       for (let i = 0; i < 2; i++) incoming.acknowledge()
@@ -330,7 +341,10 @@ describe('an edge', NEEDS_BROKER, () => {
   for (const Consumer of [Amqplib, NodeAmqp]) {
     const needs = { long: Consumer !== Amqplib }
 
-    /** Publishes one more message when the broker has delivered the others again, and resolves when it was handled. */
+    /**
+     * Publishes one more message when the broker has delivered the others again, and resolves when
+     * it was handled.
+     */
     async function returned ({ calls, events, connections }) {
       await until(() => connections() === 2, () => events.join('\n'))
       await broker.publish('last', queue, { messageId: 'last' })
@@ -366,7 +380,7 @@ describe('an edge', NEEDS_BROKER, () => {
     }
 
     for (const [when, name, countOf] of [['is in flight', 'failed', 5], ['was confirmed', 'retried', 1]]) {
-      it(`R4-2: a message over ${Consumer.name} whose copy ${when} when its channel was lost has one line of retries`, needs, async () => {
+      it(`R4-2: over ${Consumer.name} a copy that ${when} as the channel was lost is one retry`, needs, async () => {
         let fail
         let count = countOf
         const fails = new Promise((resolve, reject) => { fail = reject })
@@ -405,7 +419,7 @@ describe('an edge', NEEDS_BROKER, () => {
       assert.deepEqual(watched.calls.sort(), ['last', 'm0', 'm1', 'm2', 'm3', 'm4'])
     })
 
-    it(`F4-3: a delivery over ${Consumer.name} that waits is called if the earlier one fails without a copy`, needs, async () => {
+    it(`F4-3: a delivery over ${Consumer.name} that waits is called if the earlier one fails`, needs, async () => {
       let fail
       const fails = new Promise((resolve, reject) => { fail = reject })
       fails.catch(() => {})
@@ -445,7 +459,9 @@ describe('an edge', NEEDS_BROKER, () => {
       const consumed = () => events.filter(({ name }) => name === 'connected').length
       let seen = 0
       const backOff = new Policy({ initial: 10, factor: 2, jitter: 'none' })
-      await consuming(Consumer, () => { seen++ }, { queue: work, workQueue: 'classic', backOff, onEvent: event => events.push(event) })
+      await consuming(Consumer, () => { seen++ }, {
+        queue: work, workQueue: 'classic', backOff, onEvent: event => events.push(event)
+      })
       for (let count = 1; count <= 4; count++) {
         await until(() => consumed() === count, () => events.join('\n'))
         passed += 60_000
@@ -492,7 +508,8 @@ describe('an edge', NEEDS_BROKER, () => {
   })
 
   /** Returns the binding of the work queue to the return exchange. */
-  const bindingOfQueue = () => new Topology(options).declarations.find(({ what, name }) => what === 'binding' && name === queue)
+  const bindingOfQueue = () =>
+    new Topology(options).declarations.find(({ what, name }) => what === 'binding' && name === queue)
 
   for (const Consumer of [Amqplib, AmqplibWrapped, NodeAmqp, NodeAmqpWrapped]) {
     const needs = { long: Consumer !== Amqplib }
@@ -513,11 +530,11 @@ describe('an edge', NEEDS_BROKER, () => {
       return { consumer, seen, events }
     }
 
-    it(`F4: a consumer over ${Consumer.name} mends a binding that a look made while its exchange was deleted`, needs, async () => {
+    it(`F4: a consumer over ${Consumer.name} mends a binding made while its exchange was deleted`, needs, async () => {
       const { seen, events } = await looking({ pause: 1 })
       const { source: exchange, routingKey } = bindingOfQueue()
-      // Not one event for each deletion: RabbitMQ may refuse both binds of a look that declares the exchange, and the
-      // next look mends that.
+      // Not one event for each deletion: RabbitMQ may refuse both binds of a look that declares the
+      // exchange, and the next look mends that.
       const isRouted = async body => {
         if (await broker.hasExchange(exchange)) await broker.publish(body, routingKey, { exchange })
         return seen.some(([first]) => first === body)
@@ -540,7 +557,8 @@ describe('an edge', NEEDS_BROKER, () => {
       await until(() => eventsOf('unavailable').length, 'it is silent')
       const [{ text, connection, error }] = eventsOf('unavailable')
       assert.match(text, /^the broker has not answered for 0.5 s/)
-      assert.deepEqual([connection, error.name, state() ?? 'reconnecting'], ['consume', 'WaitTimeoutError', 'reconnecting'])
+      assert.deepEqual([connection, error.name, state() ?? 'reconnecting'],
+        ['consume', 'WaitTimeoutError', 'reconnecting'])
       proxy.release()
       await until(() => eventsOf('connected').length > before, 'the broker answers')
       assert.equal(state() ?? 'ready', 'ready')

@@ -93,7 +93,8 @@ describe('an end', NEEDS_BROKER, () => {
       const outcomes = {
         'no delay': () => Object.create(RetryAfter.prototype),
         'wrong delay': () => Object.assign(new RetryAfter(7), { delay: NaN }),
-        unreadable: () => Object.defineProperty(new Throttled(7, 'busy'), 'delay', { get () { throw new Error('no') } }),
+        unreadable: () =>
+          Object.defineProperty(new Throttled(7, 'busy'), 'delay', { get () { throw new Error('no') } }),
         park: () => Object.create(Park.prototype)
       }
       await consuming(name, ({ body, attempt, deferrals }) => {
@@ -108,13 +109,18 @@ describe('an end', NEEDS_BROKER, () => {
     })
 
     const ends = isWorker
-      ? { stop: ({ worker }) => worker.stop({ timeout: '60s' }), dispose: ({ worker }) => worker[Symbol.asyncDispose]() }
+      ? {
+          stop: ({ worker }) => worker.stop({ timeout: '60s' }),
+          dispose: ({ worker }) => worker[Symbol.asyncDispose]()
+        }
       : {
           drain: ({ retrier }) => retrier.drain({ timeout: '60s' }),
           dispose: ({ consumer, retrier }) => (consumer ?? retrier)[Symbol.asyncDispose]()
         }
     for (const [how, end] of Object.entries(ends)) {
-      const needsDispose = how === 'dispose' && !Symbol.asyncDispose ? { skip: 'Node before 18.18 has no asyncDispose' } : {}
+      const needsDispose = how === 'dispose' && !Symbol.asyncDispose
+        ? { skip: 'Node before 18.18 has no asyncDispose' }
+        : {}
       it(`P4-3: ${how} of ${name} waits for a handler that runs`, { ...needs, ...needsDispose }, async () => {
         const { carrier, message, release } = await running(name)
         let hasEnded = false
@@ -210,7 +216,8 @@ describe('an end', NEEDS_BROKER, () => {
       closing.push(() => mock.restoreAll())
       const drained = retrier.drain()
       const warning = await until(() => warnings.find(({ code }) => code === 'BACKHOP_DRAIN'), 'it warns')
-      assert.match(warning.message, new RegExp(`^drain\\(\\) of queue "${queue}" has waited for 20 s, and a handler still runs: `))
+      assert.match(warning.message,
+        new RegExp(`^drain\\(\\) of queue "${queue}" has waited for 20 s, and a handler still runs: `))
       release()
       await drained
     })
@@ -229,7 +236,8 @@ describe('an end', NEEDS_BROKER, () => {
         const { retrier, channel } = await connected(name)
         await broker.publish('x', queue)
         const message = retrier.read(await until(() => channel.get(queue), 'it arrives'))
-        assert.throws(() => retrier.handle(message, () => () => {}), { name: 'ArgumentError', message: /returned a function/ })
+        assert.throws(() => retrier.handle(message, () => () => {}),
+          { name: 'ArgumentError', message: /returned a function/ })
         const promise = retrier.handle(message, async () => [Promise.resolve()])
         await assert.rejects(promise, { name: 'ArgumentError', message: /returned an array with promises/ })
         assert.equal(await retrier.handle(message, async () => [1]).then(([one]) => one), 1)
@@ -282,7 +290,7 @@ describe('an end', NEEDS_BROKER, () => {
   }
 
   // amqplib 2.3 throws a RangeError if it has to write more than 64 KiB of headers.
-  it('W10: over amqplib a message with 70,000 bytes of headers stays, and the next one is retried', NEEDS_CLIENT, async () => {
+  it('W10: over amqplib a message with 70,000 bytes of headers stays, the next is retried', NEEDS_CLIENT, async () => {
     const long = content => {
       const size = Buffer.alloc(4)
       size.writeUInt32BE(content.length)

@@ -29,7 +29,10 @@ function outputOf (name) {
   })
 }
 
-/** Runs an example that goes on, publishes a page unless the example does, and resolves to that many lines. */
+/**
+ * Runs an example that goes on, publishes a page unless the example does, and resolves to that many
+ * lines.
+ */
 function linesOf (name, count, { publishes = false } = {}) {
   return withVhost(async url => {
     const broker = await Broker.connect(url)
@@ -117,7 +120,8 @@ describe('the tutorial', { ...NEEDS_CLIENT, long: true, concurrency: AT_ONCE }, 
       assert.equal(numbers[0], 19)
       refused = numbers[2]
     }
-    assert.ok(refused <= 19 * 4, last) // the fifth attempt is the last; how often requeueing calls depends on the machine
+    // The fifth attempt is the last. How often requeueing calls depends on the machine.
+    assert.ok(refused <= 19 * 4, last)
     assert.match(last, /, 1 parked$/)
   })
 })

@@ -1,5 +1,6 @@
 'use strict'
-// Retries a message and leaves a copy in its back-off; then closes the connection. Nothing keeps the process alive.
+// Retries a message and leaves a copy in its back-off; then closes the connection. Nothing keeps
+// the process alive.
 
 const amqplib = require('amqplib')
 

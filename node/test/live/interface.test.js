@@ -107,7 +107,9 @@ describe('the interface', NEEDS_BROKER, () => {
     for (const consumer of consumers) await consumer.cancel()
   })
 
-  it('N2: over node-amqp a delivery of another queue is left alone, and the warning says why', { long: true }, async () => {
+  it('N2: over node-amqp a delivery of another queue is left alone, and the warning says why', {
+    long: true
+  }, async () => {
     const [own, other] = [await broker.queue(), await broker.queue()]
     const connection = await nodeAmqp()
     const retrier = await AmqpRetrier.declare(connection, { queue: own, ...common })
@@ -123,7 +125,9 @@ describe('the interface', NEEDS_BROKER, () => {
     assert.equal(handled, 0)
   })
 
-  it('over node-amqp a subscription without ack is refused before a handler fails in vain', { long: true }, async () => {
+  it('over node-amqp a subscription without ack is refused before a handler fails in vain', {
+    long: true
+  }, async () => {
     const own = await broker.queue()
     const connection = await nodeAmqp()
     const retrier = await AmqpRetrier.declare(connection, { queue: own, ...common })
@@ -232,7 +236,8 @@ describe('the interface', NEEDS_BROKER, () => {
       await new Promise(setImmediate)
       seen.push([String(message.body), storage.getStore()])
     })
-    await channel.consume(queue, message => storage.run(String(message.content), () => wrapped(message))) // as tracing does
+    const traced = message => storage.run(String(message.content), () => wrapped(message)) // as tracing does
+    await channel.consume(queue, traced)
     for (let i = 0; i < 20; i++) await broker.publish(`m${i}`, queue)
     await until(() => seen.length === 40)
     for (const [body, store] of seen) assert.equal(store, body)
@@ -246,7 +251,7 @@ describe('the interface', NEEDS_BROKER, () => {
     await worker.stop()
   })
 
-  it('a worker tells its handlers to end as it stops, and what disposes of it waits for them', NEEDS_WORKER, async () => {
+  it('a worker aborts its handlers as it stops, and its disposal waits for them', NEEDS_WORKER, async () => {
     const queue = await broker.queue()
     const worker = new Worker(URL, { queue, policy: QUICK, namespace: broker.namespace })
     let isAborted = false
@@ -283,7 +288,9 @@ describe('the interface', NEEDS_BROKER, () => {
     assert.doesNotMatch(text, /called at the wrong time|bh_/)
   })
 
-  it('two workers in one process drain at one SIGTERM, and other listeners hear it', { ...NEEDS_WORKER, timeout: LIMIT }, async () => {
+  it('two workers in one process drain at one SIGTERM, and other listeners hear it', {
+    ...NEEDS_WORKER, timeout: LIMIT
+  }, async () => {
     const queues = [await broker.queue(), await broker.queue()]
     const code = `
       const { Worker } = require('backhop')
@@ -316,7 +323,8 @@ describe('the interface', NEEDS_BROKER, () => {
     const queue = await broker.queue()
     const { channel } = await channelOf()
     const policy = new Policy({ initial: 100, jitter: 'none', maxAttempts: 3, maxRetryAfter: '10s' })
-    const retrier = new Retrier(channel, { queue, ...common, policy, only: [RangeError, error => error.status === 503 && 300] })
+    const retrier =
+      new Retrier(channel, { queue, ...common, policy, only: [RangeError, error => error.status === 503 && 300] })
     const seen = []
     const consumer = await retrier.consume(message => {
       seen.push([String(message.body), message.lastDelay])
@@ -333,11 +341,14 @@ describe('the interface', NEEDS_BROKER, () => {
     await consumer.cancel()
   })
 
-  it('amqplib: a broker that restarts ends a consumer whose connection it took', { ...NEEDS_CTL, long: true }, async () => {
+  it('amqplib: a broker that restarts ends a consumer whose connection it took', {
+    ...NEEDS_CTL, long: true
+  }, async () => {
     const queue = await broker.queue({ 'x-queue-type': 'quorum' })
     const { channel } = await channelOf()
     const policy = new Policy({ maxAttempts: 1, maxRetryAfter: 0 }) // and no wait queue: if one is deleted just after a
-    // restart, RabbitMQ 3.10 and 4.0 dead-letter no more. They have no leader for a queue that does.
+    // restart, RabbitMQ 3.10 and 4.0 dead-letter no more. They have no leader for a queue that
+    // does.
     const consumer = await new Retrier(channel, { queue, ...common, policy }).consume(() => {})
     control('kill')
     assert.ok(await consumer.closed instanceof ConnectionFailedError)

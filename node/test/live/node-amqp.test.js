@@ -72,7 +72,9 @@ describe('node-amqp', { ...NEEDS_BROKER, long: true }, () => {
     const { socket } = connection
     const emit = socket.emit.bind(socket)
     const late = []
-    socket.emit = (event, ...args) => event === 'end' || event === 'close' ? late.push([event, ...args]) : emit(event, ...args)
+    socket.emit = (event, ...args) => event === 'end' || event === 'close'
+      ? late.push([event, ...args])
+      : emit(event, ...args)
     const isReady = new Promise(resolve => connection.once('ready', resolve))
     connection.emit('error', new Error('no heartbeat or data in last 10s'))
     await isReady

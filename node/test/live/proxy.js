@@ -52,7 +52,10 @@ class Proxy {
     for (const socket of this.#held) socket.resume()
   }
 
-  /** Ends all connections with a reset, as node-amqp connects again only after an error; new ones pass. */
+  /**
+   * Ends all connections with a reset, as node-amqp connects again only after an error; new ones
+   * pass.
+   */
   cut () {
     for (const socket of this.#sockets) {
       if (socket.writableEnded) socket.destroy() // it is ending already; after a reset too it would never close

@@ -17,7 +17,9 @@ const { Retrier } = require('backhop/amqplib')
 const { Broker, CONNECTS, NEEDS_BROKER, QUICK, URL, amqplibUrl, describe, it, until } = require('./broker')
 
 const manifest = path.join(path.dirname(require.resolve('amqplib')), 'package.json')
-const NEEDS_RECOVERY = parseInt(JSON.parse(readFileSync(manifest, 'utf8')).version) < 2 ? { skip: 'an amqplib before 2' } : {}
+const NEEDS_RECOVERY = parseInt(JSON.parse(readFileSync(manifest, 'utf8')).version) < 2
+  ? { skip: 'an amqplib before 2' }
+  : {}
 
 const RECIPES = path.join(__dirname, '..', '..', 'examples', 'recipes')
 const TOOLS = process.env.BACKHOP_TOOLS // where NestJS and TypeScript are installed
@@ -145,7 +147,8 @@ describe('a recipe', { ...NEEDS_BROKER, long: true }, () => {
       const started = await begin(name)
       const { program, ended, fresh } = started
       await broker.publish(body, fresh)
-      await until(() => started.output.includes(`attempt 3: ${printed}`) || program.exitCode !== null, () => started.output)
+      await until(() => started.output.includes(`attempt 3: ${printed}`) || program.exitCode !== null,
+        () => started.output)
       program.kill('SIGTERM')
       const lines = [1, 2, 3].map(attempt => `attempt ${attempt}: ${printed}\n`)
       assert.deepEqual([...await ended, started.output], [0, null, lines.join('')])

@@ -84,7 +84,8 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
 
   async function failThreeTimes (client, options) {
     const queue = await broker.queue()
-    const onEvent = [event => events.push(event), prometheus({ register }), tracing({ tracerProvider: provider, ...options })]
+    const traces = tracing({ tracerProvider: provider, ...options })
+    const onEvent = [event => events.push(event), prometheus({ register }), traces]
     consumer = await connect[client](queue, { policy: QUICK, namespace: broker.namespace, onEvent })
     const active = []
     await consumer.begin(async () => {
@@ -164,14 +165,16 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
       })
     })
 
-    it(`over ${client}: a stranger's headers and a broken tracer keep nothing from its handler`, needsOf(client), async () => {
+    it(`over ${client}: untrusted headers and a broken tracer block no handler`, needsOf(client), async () => {
       const queue = await broker.queue()
       const broken = { getTracer: () => { throw new Error('the SDK is broken') } }
       const onEvent = [tracing({ tracerProvider: broken }), event => events.push(event)]
       consumer = await connect[client](queue, { policy: QUICK, namespace: broker.namespace, onEvent })
       await consumer.begin(() => {})
       const hostile = { headers: { traceparent: { toString: 'x', valueOf: 'y' } } }
-      for (const options of [hostile, { headers: { traceparent: TRACEPARENT } }]) await broker.publish('', queue, options)
+      for (const options of [hostile, { headers: { traceparent: TRACEPARENT } }]) {
+        await broker.publish('', queue, options)
+      }
       await until(() => events.filter(({ name }) => name === 'succeeded').length === 2, 'both are handled')
       await consumer.stop()
       events.length = 0
@@ -183,7 +186,7 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
       assert.ok(!events.some(({ name }) => name === 'refused' || name === 'failed'))
     })
 
-    it(`over ${client}: a span that is active as it begins is the parent of no message of another trace`, needsOf(client), async () => {
+    it(`over ${client}: a span that is active has no child of another trace`, needsOf(client), async () => {
       const queue = await broker.queue()
       const options = { policy: QUICK, namespace: broker.namespace, onEvent: tracing({ tracerProvider: provider }) }
       const startUp = provider.getTracer('app').startSpan('start-up')
@@ -243,7 +246,9 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
   }
 
   for (const client of connecting) {
-    it(`over ${client}: that the broker takes no publishes is told with nothing in hand`, { ...NEEDS_CTL, long: true }, async () => {
+    it(`over ${client}: that the broker takes no publishes is told with nothing in hand`, {
+      ...NEEDS_CTL, long: true
+    }, async () => {
       const queue = await broker.queue()
       const options = { policy: QUICK, namespace: broker.namespace, onEvent: event => events.push(event) }
       consumer = await connect[client](queue, options)
@@ -261,7 +266,7 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
     })
   }
 
-  it('by a Worker: who subscribes to diagnostics_channel once it is made has the events of messages, too', NEEDS_WORKER, async () => {
+  it('by a Worker: a late subscriber of diagnostics_channel has events of messages, too', NEEDS_WORKER, async () => {
     const queue = await broker.queue()
     consumer = await connect.Worker(queue, { policy: QUICK, namespace: broker.namespace })
     const listen = event => events.push(event)
@@ -283,7 +288,9 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
     const queue = await broker.queue()
     consumer = await connect.Worker(queue, { policy: QUICK, namespace: broker.namespace })
     await consumer.begin(() => { throw new TypeError('mine') })
-    for (const name of ['delivered', 'failed', 'retried', 'parked']) consumer.worker.on(name, event => events.push(event))
+    for (const name of ['delivered', 'failed', 'retried', 'parked']) {
+      consumer.worker.on(name, event => events.push(event))
+    }
     await broker.publish('body', queue)
     await until(() => events.some(({ name }) => name === 'parked'), 'it is parked')
     const each = ['delivered', 'failed']
@@ -293,7 +300,7 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
   const AGEING = new Policy({ initial: 60_000, maxAge: 1000 })
   const parking = [['exhausted', TypeError, QUICK], ['permanent', Park, QUICK], ['too-old', TypeError, AGEING]]
   for (const [why, Thrown, policy] of parking) {
-    it(`by a Worker: where nobody else listens, parked and its warning have the error itself: ${why}`, NEEDS_WORKER, async () => {
+    it(`by a Worker: without a listener, parked and its warning have the error: ${why}`, NEEDS_WORKER, async () => {
       const queue = await broker.queue()
       const thrown = new Thrown('mine')
       for (const isListened of [true, false]) {
@@ -301,7 +308,8 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
         if (isListened) consumer.worker.on('parked', event => events.push(event))
         await consumer.begin(() => { throw thrown })
         await broker.publish('body', queue)
-        const warned = () => warnings.find(({ code, event }) => code === 'BACKHOP_PARKED' && event.queue === queue)?.event
+        const warned = () =>
+          warnings.find(({ code, event }) => code === 'BACKHOP_PARKED' && event.queue === queue)?.event
         const event = await until(() => isListened ? events[0] : warned(), 'it is told')
         assert.deepEqual([event.reason, event.error === thrown], [why, true])
         assert.match(event.errorText, /mine/)
@@ -365,7 +373,8 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
       assert.deepEqual(failed.map(({ errorText }) => errorText), Array(3).fill('TypeError: true'))
       assert.ok(waited >= 20)
       assert.deepEqual(spans().map(span => span.spanContext().spanId), active)
-      assert.deepEqual(spans().map(({ links }) => links.map(link => link.context.spanId)), [[], [active[0]], [active[1]]])
+      assert.deepEqual(spans().map(({ links }) => links.map(link => link.context.spanId)),
+        [[], [active[0]], [active[1]]])
       assert.throws(() => retrier.handle({}, () => {}), /what handle is given/)
     })
 
@@ -385,9 +394,11 @@ describe('what is seen of a message', NEEDS_BROKER, () => {
     const { queue, named, active } = await failThreeTimes('amqplib, promises', { failureIsError: false })
     const attempts = named('process')
     assert.deepEqual(attempts.map(span => [span.status.code, span.events.length]), [[0, 1], [0, 1], [0, 1]])
-    assert.deepEqual(attempts.map(({ links }) => links.map(link => link.context.spanId)), [[], [active[0]], [active[1]]])
+    assert.deepEqual(attempts.map(({ links }) => links.map(link => link.context.spanId)),
+      [[], [active[0]], [active[1]]])
     await consumer.retrier.drain()
-    await until(() => exporter.getFinishedSpans().filter(({ name }) => name === `${queue} process`).length === 3, 'its spans end')
+    await until(() => exporter.getFinishedSpans().filter(({ name }) => name === `${queue} process`).length === 3,
+      'its spans end')
     const theirs = exporter.getFinishedSpans().filter(({ name }) => name === `${queue} process`)
     assert.deepEqual(attempts.map(span => span.parentSpanContext.spanId), theirs.map(span => span.spanContext().spanId))
     const published = exporter.getFinishedSpans().filter(({ name }) => name.startsWith('publish'))

@@ -187,7 +187,9 @@ class Play {
     this.seen.push(fields)
     this.times.push(performance.now())
     const failures = this.failures.get(body) ?? 0
-    if (message.attempt !== failures + 1) this.wrong.push(`${body}: attempt ${message.attempt} after ${failures} failures`)
+    if (message.attempt !== failures + 1) {
+      this.wrong.push(`${body}: attempt ${message.attempt} after ${failures} failures`)
+    }
     const fits = name => name === body || (name.endsWith('*') && body.startsWith(name.slice(0, -1)))
     const rule = Object.entries(this.story.handler).find(([name]) => fits(name))?.[1] ?? 'ok'
     const answer = typeof rule === 'string' ? rule : rule[number] ?? 'ok'
@@ -303,7 +305,9 @@ class Play {
   }
 
   async count (wanted) {
-    for (const [name, number] of Object.entries(wanted)) await this.until(async () => await this.counted_in(name) === number)
+    for (const [name, number] of Object.entries(wanted)) {
+      await this.until(async () => await this.counted_in(name) === number)
+    }
   }
 
   async some (wanted) {
@@ -347,7 +351,9 @@ class Play {
   }
 
   bodies (wanted) {
-    for (const [body, number] of Object.entries(wanted)) assert.equal(this.seen.filter(call => call.body === body).length, number)
+    for (const [body, number] of Object.entries(wanted)) {
+      assert.equal(this.seen.filter(call => call.body === body).length, number)
+    }
   }
 
   apart (number, { least_ms: least }) {
@@ -358,7 +364,8 @@ class Play {
     const began = performance.now()
     const fits = event => {
       const values = valuesOf(event)
-      return Object.entries(fields).every(([field, value]) => values[field] === value) && (!error || event.error?.name === ERRORS[error]) &&
+      return Object.entries(fields).every(([field, value]) => values[field] === value) &&
+        (!error || event.error?.name === ERRORS[error]) &&
         event.text.includes(text) && !event.text.includes(not)
     }
     await this.until(() => this.named(name).filter(fits).length >= times)
@@ -369,7 +376,9 @@ class Play {
   events (names, { id: of }) {
     const told = this.told.filter(({ id }) => id === of).map(({ name }) => name)
     const isCopy = name => this.kind === 'worker' && ['retried', 'parked'].includes(name) // in another thread
-    for (const are of [true, false]) assert.deepEqual(...[told, names].map(all => all.filter(name => isCopy(name) === are)))
+    for (const are of [true, false]) {
+      assert.deepEqual(...[told, names].map(all => all.filter(name => isCopy(name) === are)))
+    }
   }
 
   happened (wanted) {
@@ -503,7 +512,10 @@ class Play {
     assert.deepEqual(this.wrong, [])
   }
 
-  /** Calls that were permitted before it opened may end later: two rounds of handlers. Then come probes. */
+  /**
+   * Calls that were permitted before it opened may end later: two rounds of handlers. Then come
+   * probes.
+   */
   spared (sent) {
     const most = 3 + 2 * Math.min(this.kind === 'wrap' ? 100 : 20, sent) + (performance.now() - this.began) / 300 + 2
     assert.ok(this.downs <= most, `${this.downs} calls while it was down, and not ${most}`)
@@ -531,9 +543,10 @@ class Play {
 function storiesOf (name) {
   const fits = key => new RegExp(`^${key.replaceAll('*', '.*')}$`).test(`node/${name}`)
   const own = FILE.cases.filter(({ of, without = {} }) => of.includes(KINDS[name]) && !Object.keys(without).some(fits))
-  return own.flatMap(({ each = { '': 0 }, ...story }) => Object.keys(each).filter(key => VERSION >= Number(each[key])).map(key => {
-    return key ? { ...story, id: `${story.id} ${key}`, options: { ...story.options, strategy: key } } : story
-  }))
+  return own.flatMap(({ each = { '': 0 }, ...story }) =>
+    Object.keys(each).filter(key => VERSION >= Number(each[key])).map(key => {
+      return key ? { ...story, id: `${story.id} ${key}`, options: { ...story.options, strategy: key } } : story
+    }))
 }
 
 for (const name of Object.keys(KINDS)) {

@@ -10,5 +10,6 @@ const { compilerOptions } = require('../../examples/recipes/tsconfig.json')
 
 require.extensions['.ts'] = (module, fileName) => {
   const { options } = convertCompilerOptionsFromJson({ ...compilerOptions, noEmit: false }, path.dirname(fileName))
-  module._compile(transpileModule(readFileSync(fileName, 'utf8'), { fileName, compilerOptions: options }).outputText, fileName)
+  module._compile(transpileModule(readFileSync(fileName, 'utf8'), { fileName, compilerOptions: options }).outputText,
+    fileName)
 }

@@ -38,7 +38,8 @@ describe('worker', { ...NEEDS_WORKER, ...NEEDS_BROKER }, () => {
   before(async () => { broker = await Broker.connect() })
   after(() => broker.close())
   afterEach(async () => {
-    await Promise.allSettled(workers.map(worker => worker.stop({ timeout: 0 }))) // of those whose handlers hang: rejected
+    // Rejected by those whose handlers hang.
+    await Promise.allSettled(workers.map(worker => worker.stop({ timeout: 0 })))
     workers = []
   })
 
@@ -61,11 +62,12 @@ describe('worker', { ...NEEDS_WORKER, ...NEEDS_BROKER }, () => {
     assert.deepEqual(seen, ['one', 'two', 'one'])
   })
 
-  it('brings back what fails to its queue alone, with its content, routing key, properties and types as they were', async () => {
+  it('brings back what fails to its queue alone, with its content, routing key, properties and types', async () => {
     const [queue, sibling] = [await broker.queue(), await broker.queue()]
     const exchange = await broker.events('topic', [queue, sibling], 'image.*')
     const handle = inbox(new TypeError('507 queue is full'))
-    const headers = { tenant: 'acme', n: { '!': 'int8', value: 3 }, when: { '!': 'timestamp', value: 1 }, deep: { a: [1, null] } }
+    const headers =
+      { tenant: 'acme', n: { '!': 'int8', value: 3 }, when: { '!': 'timestamp', value: 1 }, deep: { a: [1, null] } }
     await broker.publish('body', 'image.purge', { exchange, headers, contentType: 'text/x', priority: 3 })
     start(queue, handle)
     await handle.saw(2)
@@ -224,7 +226,8 @@ describe('worker', { ...NEEDS_WORKER, ...NEEDS_BROKER }, () => {
     const [refused] = await once(worker, 'unavailable')
     assert.equal(refused.error.name, 'AccessError')
     assert.throws(() => worker.setCredentials('', 'guest'), { name: 'ArgumentError' })
-    assert.throws(() => worker.setCredentials('guest', 42), error => error.name === 'ArgumentError' && !/42/.test(error.message))
+    assert.throws(() => worker.setCredentials('guest', 42),
+      error => error.name === 'ArgumentError' && !/42/.test(error.message))
     worker.setCredentials('guest', 'guest')
     await once(worker, 'connected')
     await worker.stop()

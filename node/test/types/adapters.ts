@@ -1,5 +1,5 @@
-// Types that the adapters must accept, and, by @ts-expect-error, types that they must refuse. tsc reads it; it never
-// runs.
+// Types that the adapters must accept, and, by @ts-expect-error, types that they must refuse. tsc
+// reads it; it never runs.
 
 import * as amqplib from 'amqplib'
 import * as callbacks from 'amqplib/callback_api'
@@ -11,13 +11,19 @@ import { prometheus } from 'backhop/prom-client'
 import { Registry } from 'prom-client'
 
 const policy = new Policy({ initial: '10s' })
-const options: RetrierOptions = { queue: 'cdn-purge', policy, never: [SyntaxError, error => error.status === 404], only: Error, policies: [[RangeError, policy], [error => error.status === 429, policy]], mode: 'verify', confirmTimeout: '30s', onEvent: ({ name, queue, id, error }) => console.log(name === 'parked', queue, id, error?.code) }
+const options: RetrierOptions = {
+  queue: 'cdn-purge', policy, never: [SyntaxError, error => error.status === 404], only: Error,
+  policies: [[RangeError, policy], [error => error.status === 429, policy]], mode: 'verify', confirmTimeout: '30s',
+  onEvent: ({ name, queue, id, error }) => console.log(name === 'parked', queue, id, error?.code)
+}
 
 /** Over any client, from a worker, in a rehearsal. */
 async function everywhere (message: AnyMessage): Promise<void> {
   const { body, contentType, correlationId, timestamp, lastAttempt, signal } = message
   const age: number = timestamp ? Date.now() - timestamp.getTime() : 0
-  if (lastAttempt && !signal.aborted) throw new RetryAfter(new Date(), `${body.length} ${contentType} ${correlationId} ${age}`)
+  if (lastAttempt && !signal.aborted) {
+    throw new RetryAfter(new Date(), `${body.length} ${contentType} ${correlationId} ${age}`)
+  }
 }
 
 async function promises (): Promise<void> {
@@ -59,7 +65,8 @@ async function promises (): Promise<void> {
   console.log(count, retrier.policy.max)
   new Retrier(channel, {
     ...options,
-    onEvent: [prometheus({ register: new Registry(), errorTypes: ['TypeError'] }), metrics(), tracing({ failureIsError: false }),
+    onEvent: [prometheus({ register: new Registry(), errorTypes: ['TypeError'] }), metrics(),
+      tracing({ failureIsError: false }),
       event => console.log(event.lateness ?? 0, event.error, event.errorText.length, event.toJSON()['level']),
       async event => { await Promise.resolve(event) }]
   })

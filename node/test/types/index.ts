@@ -1,7 +1,9 @@
-// Types that must be accepted, and, by @ts-expect-error, types that must be refused. tsc reads it; it never runs.
+// Types that must be accepted, and, by @ts-expect-error, types that must be refused. tsc reads
+// it; it never runs.
 
 import {
-  BackhopError, Breaker, type BreakerState, Delivery, Drop, Event, History, Message, Park, Plan, Policy, PolicyError, RetryAfter, Throttled, Topology, Worker, buildInfo, explain
+  BackhopError, Breaker, type BreakerState, Delivery, Drop, Event, History, Message, Park, Plan, Policy, PolicyError,
+  RetryAfter, Throttled, Topology, Worker, buildInfo, explain
 } from 'backhop'
 import { Clock, rehearse, seededRandom } from 'backhop/testing'
 
@@ -32,9 +34,9 @@ if (plan.action === 'retry') plan.copyProperties({ messageId: '42' }, { integer:
 const first: Date | undefined = history.firstFailure
 
 const breaker = new Breaker('cdn', {
-  errors: [QueueFull, error => error.code === 503], key: (message: Message) => String(message.headers['host']), window: '1m', leastCalls: 20,
-  failurePercent: 50, rowFailures: 10, slow: '5s', slowPercent: 100, probeSuccesses: 3, probeTimeout: '1m', rampCalls: 64, throttledOpens: true,
-  pauses: policy
+  errors: [QueueFull, error => error.code === 503], key: (message: Message) => String(message.headers['host']),
+  window: '1m', leastCalls: 20, failurePercent: 50, rowFailures: 10, slow: '5s', slowPercent: 100, probeSuccesses: 3,
+  probeTimeout: '1m', rampCalls: 64, throttledOpens: true, pauses: policy
 })
 const state: BreakerState = breaker.stateOf('eu')
 if (state === 'open') breaker.close({ key: 'eu' })
@@ -43,9 +45,13 @@ else breaker.open({ duration: '5m', key: 'eu' })
 if (new Breaker('db').state === 'shut') throw new Throttled('30s', '429', { wholeQueue: true })
 // @ts-expect-error -- an option that there is not
 new Breaker('db', { failures: 3 })
-new Worker('amqp://localhost', { queue: 'cdn-purge', breaker, never: error => error.status === 429 && new Throttled('1s') })
+new Worker('amqp://localhost', {
+  queue: 'cdn-purge', breaker, never: error => error.status === 429 && new Throttled('1s')
+})
 
-const worker = new Worker(['amqp://localhost', 'amqp://other'], { queue: 'cdn-purge', policy, concurrency: 50, never: [SyntaxError, QueueFull] })
+const worker = new Worker(['amqp://localhost', 'amqp://other'], {
+  queue: 'cdn-purge', policy, concurrency: 50, never: [SyntaxError, QueueFull]
+})
 worker.on('disconnected', (event: Event) => console.error(event.error?.code, String(event)))
 // @ts-expect-error -- an event that there is not
 worker.on('disconected', () => {})
@@ -69,7 +75,8 @@ async function main (signal: AbortSignal): Promise<void> {
   const clock = new Clock()
   const rehearsal = await rehearse(() => { throw new QueueFull(1) }, 'body', { policy, clock, random: seededRandom(1) })
   const delays: number[] = rehearsal.delays
-  console.log(delays, rehearsal.outcome === 'parked', explain({ 'backhop-attempts': 1 }, { topology }), String(buildInfo()))
+  console.log(delays, rehearsal.outcome === 'parked', explain({ 'backhop-attempts': 1 }, { topology }),
+    String(buildInfo()))
 }
 
 function codeOf (error: unknown): string {

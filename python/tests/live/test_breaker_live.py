@@ -123,10 +123,10 @@ def bodies(count: int, name: str = "m") -> list[bytes]:
     return [f"{name}{i}".encode() for i in range(count)]
 
 
-# --- An outage -------------------------------------------------------------------------------------------------------
+# --- An outage ------------------------------------------------------------------------------------
 
 
-# --- A pause that is longer than messages are held -------------------------------------------------------------------
+# --- A pause that is longer than messages are held ------------------------------------------------
 
 
 class Clock:
@@ -268,7 +268,7 @@ def test_a_connection_that_is_lost_during_a_pause_consumes_after_it(
     assert api.wrong == []
 
 
-# --- Closed channels and stops ---------------------------------------------------------------------------------------
+# --- Closed channels and stops --------------------------------------------------------------------
 
 
 @each_consumer
@@ -312,7 +312,7 @@ def test_held_messages_of_a_channel_that_the_broker_closed_come_again(
     assert api.wrong == []
 
 
-# --- Throttled, and by key -------------------------------------------------------------------------------------------
+# --- Throttled, and by key ------------------------------------------------------------------------
 
 
 @needs_worker

@@ -61,7 +61,7 @@ def growing(namespace: str, events: list[backhop.Event]) -> dict[str, Any]:
     }
 
 
-# --- Subscribing again -----------------------------------------------------------------------------------------------
+# --- Subscribing again ----------------------------------------------------------------------------
 
 
 @each_client
@@ -115,7 +115,7 @@ def test_house_2_1_a_settled_message_starts_the_back_off_again(client: str, brok
     assert [event.delay for event in events if event.name == "cancelled"] == [0.05, 0.1, 0.05]
 
 
-# --- Messages that come again ----------------------------------------------------------------------------------------
+# --- Messages that come again ---------------------------------------------------------------------
 
 
 @pytest.mark.since("4.3")  # before, the broker keeps the message until the client has closed the channel

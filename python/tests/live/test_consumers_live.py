@@ -34,7 +34,7 @@ def names(events: list[backhop.Event]) -> list[str]:
     return [event.name for event in list(events)]
 
 
-# --- Health ----------------------------------------------------------------------------------------------------------
+# --- Health ---------------------------------------------------------------------------------------
 
 
 def test_T3_a_consumer_over_aio_pika_can_be_awaited(broker: Broker, namespace: str) -> None:
@@ -150,7 +150,7 @@ def test_a_consumer_that_cannot_begin_leaves_no_gauge_and_no_thread(
         until(lambda: not any(each.name.startswith(f"backhop-{queue}-") for each in threading.enumerate()))
 
 
-# --- Threads ---------------------------------------------------------------------------------------------------------
+# --- Threads --------------------------------------------------------------------------------------
 
 
 def test_T8_handlers_run_in_threads_while_the_connection_lives(broker: Broker, namespace: str) -> None:
@@ -206,7 +206,7 @@ def test_a_number_of_threads_out_of_its_range_is_named(broker: Broker, namespace
             retrier.consume(print, threads=threads)
 
 
-# --- What ends a consumer --------------------------------------------------------------------------------------------
+# --- What ends a consumer -------------------------------------------------------------------------
 
 
 @each_client

@@ -36,7 +36,7 @@ def has_exchange(broker: Broker, name: str) -> bool:
     return True
 
 
-# --- F4: the return exchange -----------------------------------------------------------------------------------------
+# --- F4: the return exchange ----------------------------------------------------------------------
 
 
 @each_client
@@ -125,8 +125,8 @@ def test_F4_a_binding_that_a_look_made_while_its_exchange_was_deleted_routes_aga
         (key,) = (each.routing_key for each in consumer.retrier.topology.declarations if each.name == queue)
         for count in range(1, 21):
             broker.channel.exchange_delete(exchange)
-            # Not one event for each deletion: RabbitMQ may refuse both binds of a look that declares the exchange,
-            # and the next look mends that.
+            # Not one event for each deletion: RabbitMQ may refuse both binds of a look that
+            # declares the exchange, and the next look mends that.
             until(lambda: is_routed(b"%d" % count, key))  # noqa: B023
         looks.end()
 
@@ -165,7 +165,7 @@ def test_F4_a_consumer_that_may_not_declare_reports_the_exchange(
     assert 'declare with mode="create", or import topology.definitions()' in missing.text
 
 
-# --- W7: a connection that has no heartbeats, and no answers ---------------------------------------------------------
+# --- W7: a connection that has no heartbeats, and no answers --------------------------------------
 
 
 @each_client
@@ -195,7 +195,7 @@ def test_W7_a_consumer_reports_a_silent_connection_and_a_later_answer(
     assert names(events).count("unavailable") == names(events).count("connected") - 1
 
 
-# --- F2: a success that the broker delivers again --------------------------------------------------------------------
+# --- F2: a success that the broker delivers again -------------------------------------------------
 
 
 @each_client

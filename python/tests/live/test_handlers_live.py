@@ -33,7 +33,7 @@ def test_a_plain_function_is_a_handler_over_aio_pika_too(client: str, broker: Br
     assert broker.is_empty(f"{queue}.parked")
 
 
-# --- consume ---------------------------------------------------------------------------------------------------------
+# --- consume --------------------------------------------------------------------------------------
 
 
 @pytest.mark.rabbitmq  # the model has no streams
@@ -51,7 +51,7 @@ def test_w3_a_stream_is_no_work_queue(client: str, broker: Broker, own_namespace
         broker.channel.queue_delete(name)
 
 
-# --- What gets a sentence --------------------------------------------------------------------------------------------
+# --- What gets a sentence -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("client", carriers("blocking", "select", "aio-pika"))

@@ -30,7 +30,7 @@ def names(events: list[backhop.Event]) -> list[str]:
     return [event.name for event in list(events)]
 
 
-# --- P4-3: a stop waits for the handlers that run ---------------------------------------------------------------------
+# --- P4-3: a stop waits for the handlers that run -------------------------------------------------
 
 
 class Slow:
@@ -152,7 +152,7 @@ def test_P4_3_a_handler_that_drains_does_not_wait_for_itself(broker: Broker, nam
     assert broker.is_empty(queue)
 
 
-# --- W1: a consumer that the broker cancelled -------------------------------------------------------------------------
+# --- W1: a consumer that the broker cancelled -----------------------------------------------------
 
 
 @pytest.mark.parametrize("client", carriers("aio-pika", "aio-pika robust"))

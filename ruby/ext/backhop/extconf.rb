@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
-# Builds the extension of the gem: the core in core/, and backhop_wrap.c, which SWIG made of the bindings.
+# Builds the extension of the gem: the core in core/, and backhop_wrap.c, which SWIG made of the
+# bindings.
 #
 #     gem install backhop -- --with-librabbitmq
 
@@ -12,7 +13,8 @@ HELP = <<~TEXT
     --with-librabbitmq            fail where librabbitmq 0.11 or newer, or OpenSSL, is not found
     --without-librabbitmq         build without the worker, Backhop::Worker
     (neither)                     build the worker where both are found, and say so where they are not
-    --without-command             build without the program `backhop`, which needs the worker, Jansson, libyaml and libmicrohttpd
+    --without-command             build without the program `backhop`, which needs the worker, Jansson, libyaml
+                                  and libmicrohttpd
     --enable-werror               make the compiler's warnings errors
     --with-pkg-config=COMMAND     which pkg-config finds them
 
@@ -31,9 +33,9 @@ OLDEST_LIBRABBITMQ = Gem::Version.new("0.11")
 
 # Modules of pkg-config that the program `backhop` needs, and the oldest version of each.
 COMMAND_NEEDS = { "jansson" => "2.13", "yaml-0.1" => "0.2", "libmicrohttpd" => "0.9.71" }.freeze
-COMMAND_ADVICE = "install Jansson 2.13 or newer, libyaml and libmicrohttpd (Debian and Ubuntu: libjansson-dev libyaml-dev " \
-                 "libmicrohttpd-dev, Fedora: jansson-devel libyaml-devel libmicrohttpd-devel, Homebrew: jansson libyaml " \
-                 "libmicrohttpd)\n"
+COMMAND_ADVICE = "install Jansson 2.13 or newer, libyaml and libmicrohttpd (Debian and Ubuntu: libjansson-dev " \
+                 "libyaml-dev libmicrohttpd-dev, Fedora: jansson-devel libyaml-devel libmicrohttpd-devel, Homebrew: " \
+                 "jansson libyaml libmicrohttpd)\n"
 
 if arg_config("--help")
   $stdout.write(HELP)
@@ -42,7 +44,9 @@ if arg_config("--help")
 end
 
 wrapper = File.join($srcdir, "backhop_wrap.c")
-abort "backhop: #{wrapper} is missing: in a checkout, run ruby/tools/stage, which has SWIG make it" unless File.exist?(wrapper)
+unless File.exist?(wrapper)
+  abort "backhop: #{wrapper} is missing: in a checkout, run ruby/tools/stage, which has SWIG make it"
+end
 
 def librabbitmq?
   version = pkg_config("librabbitmq", "modversion")
@@ -57,7 +61,8 @@ def command_libraries?
   end
 end
 
-# Rules for the program, which is compiled in one go beside the extension and of its objects, and installed into bin/ beside it.
+# Rules for the program, which is compiled in one go beside the extension and of its objects, and
+# installed into bin/ beside it.
 def program_rules(sources)
   asked = ->(what) { COMMAND_NEEDS.keys.map { |name| pkg_config(name, what) }.join(" ") }
   objects = sources.map { |path| "#{File.basename(path, ".c")}.o" }.join(" ")

@@ -39,17 +39,17 @@ module Backhop
   # A client decodes headers into Ruby values, which lose a part of the AMQP type. They are pushed
   # to the core as:
   #
-  # | Ruby           | is pushed as                                                                               |
-  # |----------------|--------------------------------------------------------------------------------------------|
-  # | String, Symbol | string                                                                                     |
-  # | true, false    | boolean                                                                                    |
-  # | Integer        | int64, above it uint64: the widest, so that no copy is larger than the core expects        |
-  # | Float          | double                                                                                     |
-  # | BigDecimal     | decimal                                                                                    |
-  # | Time           | timestamp                                                                                  |
-  # | nil            | void                                                                                       |
-  # | Hash, Array    | table, array                                                                               |
-  # | Typed          | its own type                                                                               |
+  # | Ruby           | is pushed as                                                             |
+  # |----------------|--------------------------------------------------------------------------|
+  # | String, Symbol | string                                                                   |
+  # | true, false    | boolean                                                                  |
+  # | Integer        | int64, above it uint64: the widest, so no copy is too large for the core |
+  # | Float          | double                                                                   |
+  # | BigDecimal     | decimal                                                                  |
+  # | Time           | timestamp                                                                |
+  # | nil            | void                                                                     |
+  # | Hash, Array    | table, array                                                             |
+  # | Typed          | its own type                                                             |
   #
   # A copy gets the client's Ruby values back, so the client chooses the types again. With Bunny
   # (amq-protocol 2.3) integers become int64, and negative int32 are read as positive. 32-bit floats

@@ -1,18 +1,20 @@
 # frozen_string_literal: true
 
 module Backhop
-  # A circuit breaker: spares a downstream that is down. While it is open, no handler gets a message, and
-  # messages wait without an attempt. Then one message at a time probes.
+  # A circuit breaker: spares a downstream that is down. While it is open, no handler gets a
+  # message, and messages wait without an attempt. Then one message at a time probes.
   #
   #     api = Backhop::Breaker.new("billing")
   #     worker = Backhop::Worker.new("amqp://localhost", queue: "invoices", breaker: api)
   #
   # Give one breaker to all workers and retriers of a process that call the same downstream.
   #
-  # With `key`, each key has a breaker of its own: a message whose key is open waits, and messages of
-  # other keys flow. At most 10,000 keys are kept.
+  # With `key`, each key has a breaker of its own: a message whose key is open waits, and messages
+  # of other keys flow. At most 10,000 keys are kept.
   #
-  #     hosts = Backhop::Breaker.new("webhooks", key: ->(message) { URI(message.headers["url"]).host })
+  #     hosts = Backhop::Breaker.new(
+  #       "webhooks", key: ->(message) { URI(message.headers["url"]).host }
+  #     )
   class Breaker
     STATES = {
       Native::BH_BREAKER_CLOSED => :closed,
@@ -58,8 +60,8 @@ module Backhop
     # @param errors [Class, #call, Array, nil] classes of exceptions, or predicates: failures of the
     #   downstream. Others are the message's own fault, and count as nothing. Default: every failure
     #   except permanent ones
-    # @param key [#call, nil] gets the {Message} and returns the key of its breaker, a String, Symbol
-    #   or Integer. If it raises, the attempt fails
+    # @param key [#call, nil] gets the {Message} and returns the key of its breaker, a String,
+    #   Symbol or Integer. If it raises, the attempt fails
     # @param window [Numeric, String] seconds that a call counts, 0.006 to 86,400
     # @param least_calls [Integer] calls in the window before their share of failures counts
     # @param failure_percent [Integer] share of failures in the window that opens it, 1 to 100
@@ -69,11 +71,11 @@ module Backhop
     # @param probe_successes [Integer] successes in a row that close it, 1 to 1000
     # @param probe_timeout [Numeric, String] seconds after which a probe counts as failed, 0.001 to
     #   86,400
-    # @param ramp_calls [Integer] after it closed, calls at once grow from 1 up to this number, and are
-    #   unlimited then; 1 to 65,536
+    # @param ramp_calls [Integer] after it closed, calls at once grow from 1 up to this number, and
+    #   are unlimited then; 1 to 65,536
     # @param throttled_opens [Boolean] whether each {Throttled} opens it, as with whole_queue
-    # @param pauses [Policy, nil] its delays are the times between opening and probing. Default: 10 s,
-    #   doubled up to 5 min, jitter 0.2. Limits on attempts and age are ignored
+    # @param pauses [Policy, nil] its delays are the times between opening and probing. Default: 10
+    #   s, doubled up to 5 min, jitter 0.2. Limits on attempts and age are ignored
     # @raise [InvalidArgumentError] if an option has a wrong value
     def initialize(name, errors: nil, key: nil, window: 60, least_calls: 20, failure_percent: 50, row_failures: 10,
                    slow: nil, slow_percent: 100, probe_successes: 3, probe_timeout: 60, ramp_calls: 1024,
@@ -127,7 +129,8 @@ module Backhop
     # @raise [StateError] it is by key: see {#state_of}
     def state = STATES.fetch(read(nil).first)
 
-    # @return [String, nil] why it has this state, for example "14 of 20 failed in 60 s: TimeoutError"
+    # @return [String, nil] why it has this state, for example "14 of 20 failed in 60 s:
+    #   TimeoutError"
     # @raise [StateError] it is by key: see {#reason_of}
     def reason = Core.text(read(nil).last)
 
@@ -153,8 +156,9 @@ module Backhop
     def check_serves(topology)
       return if !by_key? || topology.native.defers == 1
 
-      raise StrategyError, "breaker #{name.inspect} is by key, and with strategy #{topology.strategy.inspect} no message can " \
-                           "wait without an attempt: take strategy :ladder, or a breaker without a key"
+      raise StrategyError,
+            "breaker #{name.inspect} is by key, and with strategy #{topology.strategy.inspect} no message can " \
+            "wait without an attempt: take strategy :ladder, or a breaker without a key"
     end
 
     # Requests the permit to call a handler with a message now. Raises what the key raises.
@@ -223,13 +227,14 @@ module Backhop
       when String then key
       when Symbol, Integer then key.to_s
       else
-        raise InvalidArgumentError, "the key of breaker #{name.inspect} is #{Text.shown(key)}: give a String, Symbol or Integer"
+        raise InvalidArgumentError,
+              "the key of breaker #{name.inspect} is #{Text.shown(key)}: give a String, Symbol or Integer"
       end
     end
 
     def end_call(permit, now_ms, kind, error = nil, retry_after_ms = 0, whole_queue = 0)
-      @native.record(permit.key || "", permit.generation, permit.number, kind, [now_ms - permit.at_ms, 0].max, retry_after_ms,
-                     whole_queue, error ? Outcomes.class_name(error) : "", now_ms)
+      @native.record(permit.key || "", permit.generation, permit.number, kind, [now_ms - permit.at_ms, 0].max,
+                     retry_after_ms, whole_queue, error ? Outcomes.class_name(error) : "", now_ms)
     end
   end
 end

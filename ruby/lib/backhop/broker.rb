@@ -28,7 +28,8 @@ module Backhop
       # @raise [StateError] if the gem was built without the command, which has the model
       # @raise [Error] if the version or clock is unknown
       def initialize(version: "4.3", clock: :skip)
-        program = $LOAD_PATH.map { |path| File.join(path, "backhop/bin/backhop") }.find { |path| File.executable?(path) }
+        programs = $LOAD_PATH.map { |path| File.join(path, "backhop/bin/backhop") }
+        program = programs.find { |path| File.executable?(path) }
         program or raise StateError, "this gem was built without the command, which has the model: install " \
                                      "librabbitmq-dev, libjansson-dev, libyaml-dev and libmicrohttpd-dev, then " \
                                      "gem pristine backhop --extensions"
@@ -39,8 +40,8 @@ module Backhop
       end
 
       # Does what an operator or a fault would do. `control("kill")` and `control("start")` restart
-      # the broker, `control("advance", 60_000)` lets 60,000 ms pass, `control("list", "queues")` lists
-      # the queues. The manual backhop(1) lists all commands.
+      # the broker, `control("advance", 60_000)` lets 60,000 ms pass, `control("list", "queues")`
+      # lists the queues. The manual backhop(1) lists all commands.
       #
       # @param words [Array<#to_s>] the words of a command
       # @return [Array<String>] the lines of the answer

@@ -35,7 +35,8 @@ module Backhop
   #     require "backhop/bunny"
   #
   #     retrier = Backhop::Bunny::Retrier.new(channel, queue: "cdn-purge", policy: policy)
-  #     retrier.subscribe { |message| purge(message.body) }.wait  # returns: ack; raises: retry; raise Backhop::Park: park
+  #     retrier.subscribe { |message| purge(message.body) }.wait
+  #     # returns: ack; raises: retry; raises Backhop::Park: park
   #
   # The retrier publishes on a confirm channel of its own, on the connection of your channel. Your
   # channel stays unchanged. The retrier acknowledges a failed message after the broker confirmed

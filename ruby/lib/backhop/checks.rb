@@ -33,8 +33,8 @@ module Backhop
       most = needed.size + parameters.count { |kind, _| kind == :opt }
       return if arguments.size.between?(needed.size, most) || parameters.any? { |kind, _| kind == :rest }
 
-      raise InvalidArgumentError, "#{owner}.new takes #{needed.empty? ? "keywords alone" : needed.join(", ")}" \
-                                  "#{" and keywords" unless needed.empty?}: it got #{arguments.size} arguments before them"
+      takes = needed.empty? ? "keywords alone" : "#{needed.join(", ")} and keywords"
+      raise InvalidArgumentError, "#{owner}.new takes #{takes}: it got #{arguments.size} arguments before them"
     end
 
     # Returns a whole number in the range, or raises `error`.
@@ -68,8 +68,9 @@ module Backhop
       ms = Times.read(value)
       return ms if ms && range.cover?(ms)
 
-      raise error, "#{name} is #{Text.shown(value)}: give seconds, from #{plain(range.begin)} to #{plain(range.end)}, or " \
-                   "a text with a unit, as \"30s\""
+      raise error,
+            "#{name} is #{Text.shown(value)}: give seconds, from #{plain(range.begin)} to #{plain(range.end)}, or " \
+            "a text with a unit, as \"30s\""
     end
 
     # Returns a String, or raises `error`.

@@ -70,8 +70,8 @@ module Backhop
       plan_of(history, result_of(exception), traceparent)
     end
 
-    # Returns the plan for a message that no handler gets, as its breaker is open. It waits without an
-    # attempt.
+    # Returns the plan for a message that no handler gets, as its breaker is open. It waits without
+    # an attempt.
     #
     # @param history [History]
     # @param delay [Numeric] about how long, in seconds
@@ -89,9 +89,11 @@ module Backhop
     # @api private
     def plan_of(history, result, traceparent = nil)
       bytes = %i[ok dropped].include?(result.outcome) ? NO_COPY : random
-      Plan.new(history, topology, result.outcome, error: result.error, retry_after: result.retry_after, policy: result.policy,
-                                                  frame_max: frame_max, now: @clock.call, random: bytes,
-                                                  traceparent: traceparent)
+      Plan.new(
+        history, topology, result.outcome,
+        error: result.error, retry_after: result.retry_after, policy: result.policy, frame_max: frame_max,
+        now: @clock.call, random: bytes, traceparent: traceparent
+      )
     end
 
     # Returns the plan that moves a parked message back to its work queue.

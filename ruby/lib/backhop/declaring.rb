@@ -26,7 +26,8 @@ module Backhop
       Native.bh_replay_after_look(MODES.fetch(mode), error ? error.status : 0) == 1
     end
 
-    # Returns the text of the event +:replayed+ after a look in this mode, when retries came back by themselves.
+    # Returns the text of the event +:replayed+ after a look in this mode, when retries came back by
+    # themselves.
     def self.return_text(mode) = Core.text(Native.bh_replay_unroutable_text(MODES.fetch(mode)))
 
     # @param makes_rungs [Boolean] whether rungs on demand may be missing in mode :verify, since

@@ -128,7 +128,9 @@ module Backhop
     private
 
     def push_properties(properties)
-      return PROPERTIES.each { |name, number| push_property(name, number, properties[name]) } unless properties.is_a?(Hash)
+      unless properties.is_a?(Hash)
+        return PROPERTIES.each { |name, number| push_property(name, number, properties[name]) }
+      end
 
       properties.each { |name, value| push_property(name, PROPERTIES[name] || refuse_properties(properties), value) }
     end
@@ -137,12 +139,15 @@ module Backhop
       return if value.nil?
 
       is_number = NUMBERS.include?(name)
-      Status.check(is_number ? @native.set_number(number, AMQP.clamp(value.to_i)) : @native.set_property(number, value.to_s))
+      Status.check(
+        is_number ? @native.set_number(number, AMQP.clamp(value.to_i)) : @native.set_property(number, value.to_s)
+      )
     end
 
     def refuse_properties(properties)
       unknown = (properties.keys - PROPERTIES.keys).map(&:inspect).join(", ")
-      raise InvalidArgumentError, "AMQP has no property #{unknown}: give any of #{PROPERTIES.keys.map(&:inspect).join(", ")}"
+      raise InvalidArgumentError,
+            "AMQP has no property #{unknown}: give any of #{PROPERTIES.keys.map(&:inspect).join(", ")}"
     end
   end
 end

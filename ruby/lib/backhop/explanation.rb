@@ -3,7 +3,9 @@
 module Backhop
   # Returns the history of a message as text, from its headers.
   #
-  #     puts Backhop.explain({ "backhop-attempts" => 2, "backhop-delay" => 30_000, "backhop-error" => "507 queue is full" })
+  #     puts Backhop.explain({
+  #       "backhop-attempts" => 2, "backhop-delay" => 30_000, "backhop-error" => "507 queue is full"
+  #     })
   #     It failed 2 times.
   #     The last error was: 507 queue is full
   #     Its last wait was 30 s.

@@ -8,8 +8,9 @@ module Backhop
     def self.policies(given)
       Checks.object(given, "policies", Hash).each do |key, policy|
         unless key.is_a?(Module) || key.respond_to?(:call)
-          raise InvalidArgumentError, "policies has #{Text.shown(key)}: give classes of exceptions, or predicates that " \
-                                      "take an exception"
+          raise InvalidArgumentError,
+                "policies has #{Text.shown(key)}: give classes of exceptions, or predicates that " \
+                "take an exception"
         end
         Checks.object(policy, "policies: that of #{Text.shown(key)}", Policy)
       end
@@ -21,13 +22,15 @@ module Backhop
       list.each do |each|
         next if each.is_a?(Module) || each.respond_to?(:call)
 
-        raise InvalidArgumentError, "#{name} holds #{Text.shown(each)}: give classes of exceptions, or predicates that " \
-                                    "take an exception"
+        raise InvalidArgumentError,
+              "#{name} holds #{Text.shown(each)}: give classes of exceptions, or predicates that " \
+              "take an exception"
       end
       list.dup.freeze
     end
 
-    # Returns true, a delay in seconds, or a Throttled, from the first entry that matches; nil if none does.
+    # Returns true, a delay in seconds, or a Throttled, from the first entry that matches; nil if
+    # none does.
     def self.verdict(list, exception)
       list.each do |each|
         verdict = each.is_a?(Module) ? of?(exception, each) : call(each, exception)
@@ -39,8 +42,8 @@ module Backhop
     # Returns true if an exception is of a class. An exception's own is_a? may raise.
     def self.of?(exception, type) = type === exception # rubocop:disable Style/CaseEquality
 
-    # Returns the predicate's verdict: true, false, a delay in seconds, or a Throttled. A predicate that raises
-    # does not match.
+    # Returns the predicate's verdict: true, false, a delay in seconds, or a Throttled. A predicate
+    # that raises does not match.
     def self.call(predicate, exception)
       verdict = predicate.call(exception)
       return verdict if verdict.is_a?(Throttled)
@@ -84,11 +87,12 @@ module Backhop
     # Returns the outcome of a RetryAfter, its delay, and whether it opens the breaker.
     def wait_of(exception)
       is_throttled = FailureRules.of?(exception, Throttled)
-      [is_throttled ? :throttled : :failed, Outcomes.delay_of(exception), is_throttled && Outcomes.whole_queue?(exception)]
+      [is_throttled ? :throttled : :failed, Outcomes.delay_of(exception),
+       is_throttled && Outcomes.whole_queue?(exception)]
     end
 
-    # Returns true (park), or nil, a delay in seconds or a Throttled (retry). An exception that no entry of
-    # `only` matches parks.
+    # Returns true (park), or nil, a delay in seconds or a Throttled (retry). An exception that no
+    # entry of `only` matches parks.
     def verdict_of_only(exception)
       return if @only.empty?
 
@@ -100,7 +104,10 @@ module Backhop
 
     # Returns the policy of the first key that matches.
     def policy_of(exception)
-      @policies.find { |key, _| key.is_a?(Module) ? FailureRules.of?(exception, key) : FailureRules.call(key, exception) }&.last
+      matching = @policies.find do |key, _|
+        key.is_a?(Module) ? FailureRules.of?(exception, key) : FailureRules.call(key, exception)
+      end
+      matching&.last
     end
   end
   private_constant :FailureRules

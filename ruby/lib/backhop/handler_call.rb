@@ -17,8 +17,8 @@ module Backhop
       def exiting? = @is_exiting
 
       # Yields. Returns nil if the block returned, or the exception that it raised. Also returns an
-      # exception if the block returned unfinished work; see {Unfinished}. A child process that the block
-      # forked ends here.
+      # exception if the block returned unfinished work; see {Unfinished}. A child process that the
+      # block forked ends here.
       #
       # Raises only exceptions that end the program. If the block ends its thread, or leaves by
       # throw, `thread_ended` gets the error, and returns whether to log it. The thread then ends.
@@ -54,8 +54,8 @@ module Backhop
 
       private
 
-      # Ends this process, a child that the handler forked. The child would consume beside its parent on
-      # the same connection, and its `ensure` blocks would close that connection.
+      # Ends this process, a child that the handler forked. The child would consume beside its
+      # parent on the same connection, and its `ensure` blocks would close that connection.
       def end_child(error)
         return if error.is_a?(SystemExit)
 

@@ -10,7 +10,8 @@ module Backhop
     # @return [Native::Health]
     attr_reader :native
 
-    # @param is_worker [Boolean] whether the texts of errors name a worker; else they name a subscription
+    # @param is_worker [Boolean] whether the texts of errors name a worker; else they name a
+    #   subscription
     def initialize(is_worker: false)
       @is_worker = is_worker ? 1 : 0
       @native = Core.made(Native.bh_health_new)

@@ -59,8 +59,8 @@ module Backhop
     #   retry code
     # @param wait_queues [Array<String>] names of wait queues of an earlier setup: each expiry there
     #   counts as a failure
-    # @raise [InvalidArgumentError] if legacy_counter is no String of 1 to 255 bytes, or another name is too
-    #   long
+    # @raise [InvalidArgumentError] if legacy_counter is no String of 1 to 255 bytes, or another
+    #   name is too long
     def initialize(delivery, topology = nil, legacy_counter: nil, wait_queues: [])
       @delivery = delivery
       @native = Core.made(Native.bh_history_new)
@@ -180,8 +180,8 @@ module Backhop
     private
 
     # The struct bh_past of the core.
-    Past = Struct.new(:attempts, :source, :first_failure_ms, :last_delay_ms, :deferrals, :replays, :crashes, :delivery_count,
-                      :acquired_count, :death_count, :last_error, :parked, :traceparent)
+    Past = Struct.new(:attempts, :source, :first_failure_ms, :last_delay_ms, :deferrals, :replays, :crashes,
+                      :delivery_count, :acquired_count, :death_count, :last_error, :parked, :traceparent)
     private_constant :Past
 
     def past = Past.new(*@native.past)

@@ -37,7 +37,8 @@ module Backhop
     # @return [String] the work queue
     def queue = topology.queue
 
-    # Does nothing: a message reads its parts at the first access, and Backhop settles it after your handler.
+    # Does nothing: a message reads its parts at the first access, and Backhop settles it after your
+    # handler.
     #
     # @return [self]
     def freeze = self
@@ -107,8 +108,8 @@ module Backhop
     # @return [String, nil] nil for the first attempt of a message without message-id
     def id = history.id
 
-    # Returns the id of events and logs: {#id}, else the one that the first copy gets. Returns nil if
-    # the message cannot be read.
+    # Returns the id of events and logs: {#id}, else the one that the first copy gets. Returns nil
+    # if the message cannot be read.
     # @api private
     def event_id
       history.event_id
@@ -132,6 +133,8 @@ module Backhop
     def deaths = history.deaths
 
     # @return [String]
-    def inspect = "#<#{self.class} #{event_id.inspect} of queue #{queue.inspect}, attempt #{attempt}, #{body.bytesize} bytes>"
+    def inspect
+      "#<#{self.class} #{event_id.inspect} of queue #{queue.inspect}, attempt #{attempt}, #{body.bytesize} bytes>"
+    end
   end
 end

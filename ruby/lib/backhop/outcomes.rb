@@ -11,8 +11,8 @@ module Backhop
     attr_reader :error
 
     # @param delay [Numeric, String, Time, nil] the shortest delay: seconds, a text as "30s", a
-    #   time, or the value of HTTP's header Retry-After, a date too. With 0, nil (a missing header), a
-    #   malformed header or a time in the past, the policy's delay counts
+    #   time, or the value of HTTP's header Retry-After, a date too. With 0, nil (a missing header),
+    #   a malformed header or a time in the past, the policy's delay counts
     # @param error [String, Exception, nil] the reason, which the copy carries in a header; default:
     #   the exception's cause
     # @raise [InvalidArgumentError] if the delay is a negative number or none of these
@@ -36,22 +36,24 @@ module Backhop
       ms = Times.read(delay) || (delay.is_a?(String) && Native.bh_retry_after_ms(delay, Times.since_epoch(Time.now)))
       return Times.seconds(ms) if ms && !ms.negative?
 
-      raise InvalidArgumentError, "the delay of RetryAfter is #{Text.shown(delay)}: give seconds of 0 or more, a text as " \
-                                  "\"30s\", a Time, or the value of HTTP's header Retry-After"
+      raise InvalidArgumentError,
+            "the delay of RetryAfter is #{Text.shown(delay)}: give seconds of 0 or more, a text as " \
+            "\"30s\", a Time, or the value of HTTP's header Retry-After"
     end
   end
 
-  # Raise this in a handler if the downstream is busy. The message waits, and this is no attempt. After
-  # the policy's max_deferrals, and with the strategies :reject and :native, it is a failed attempt, as
-  # RetryAfter.
+  # Raise this in a handler if the downstream is busy. The message waits, and this is no attempt.
+  # After the policy's max_deferrals, and with the strategies :reject and :native, it is a failed
+  # attempt, as RetryAfter.
   #
   #     raise Backhop::Throttled.new(response["Retry-After"], "429")
-  #     raise Backhop::Throttled.new(30, "503", whole_queue: true)     # also opens the breaker for 30 s
+  #     raise Backhop::Throttled.new(30, "503", whole_queue: true) # also opens the breaker for 30 s
   class Throttled < RetryAfter
     # @param delay [Numeric, String, Time, nil] see {RetryAfter#initialize}; likewise error
-    # @param whole_queue [Boolean] whether the breaker opens for that time, so that no handler gets a
-    #   message. Without a breaker only this message waits
-    # @raise [InvalidArgumentError] see {RetryAfter#initialize}, or whole_queue is neither true nor false
+    # @param whole_queue [Boolean] whether the breaker opens for that time, so that no handler gets
+    #   a message. Without a breaker only this message waits
+    # @raise [InvalidArgumentError] see {RetryAfter#initialize}, or whole_queue is neither true nor
+    #   false
     def initialize(delay, error = nil, whole_queue: false)
       super(delay, error)
       @whole_queue = Checks.truth(whole_queue, "whole_queue")
@@ -92,7 +94,8 @@ module Backhop
     # process instead.
     FAILURES = [StandardError, ScriptError, NoMemoryError, SystemStackError].freeze
 
-    # Classes without a text of the application. A subclass may have one. Its initialize may not call theirs.
+    # Classes without a text of the application. A subclass may have one. Its initialize may not
+    # call theirs.
     OWN = [RetryAfter, Throttled, Park].freeze
 
     UNPRINTABLE = "an exception that cannot be printed"
@@ -102,8 +105,8 @@ module Backhop
 
     module_function
 
-    # Returns the reason of a RetryAfter or Park: its argument, else the text of its cause. A subclass can
-    # have a text of its own.
+    # Returns the reason of a RetryAfter or Park: its argument, else the text of its cause. A
+    # subclass can have a text of its own.
     def reason(exception)
       given = given_to(exception)
       given = exception.cause if given.nil? || given == ""

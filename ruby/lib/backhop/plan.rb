@@ -3,14 +3,14 @@
 module Backhop
   # The decision for one delivery. Acknowledge an original only after the broker confirmed its copy.
   #
-  # | action                 | what to do, in this order                                          |
-  # |------------------------|--------------------------------------------------------------------|
-  # | :ack, :drop            | basic.ack                                                          |
-  # | :none                  | nothing was decided (guard): call the handler                      |
-  # | :reject                | basic.nack(requeue: false)                                         |
-  # | :return                | basic.reject(requeue: true)                                        |
-  # | :retry, :defer         | basic.publish of a copy, its confirm, then basic.ack of the original |
-  # | :park, :replay         | the same                                                           |
+  # | action         | what to do, in this order                                            |
+  # |----------------|----------------------------------------------------------------------|
+  # | :ack, :drop    | basic.ack                                                            |
+  # | :none          | nothing was decided (guard): call the handler                        |
+  # | :reject        | basic.nack(requeue: false)                                           |
+  # | :return        | basic.reject(requeue: true)                                          |
+  # | :retry, :defer | basic.publish of a copy, its confirm, then basic.ack of the original |
+  # | :park, :replay | the same                                                             |
   class Plan
     OUTCOMES = {
       ok: Native::BH_OUTCOME_OK,
@@ -70,7 +70,9 @@ module Backhop
       # @param policy [Policy, nil] nil: the topology's own
       # @api private
       def end_of(history, topology, name, policy = nil)
-        number = Native.bh_plan_outcome(history.native, (policy || topology.policy).native, topology.native, outcome(name))
+        number = Native.bh_plan_outcome(
+          history.native, (policy || topology.policy).native, topology.native, outcome(name)
+        )
         Native.bh_event_name(Native.bh_event_of(number)).to_sym
       end
 

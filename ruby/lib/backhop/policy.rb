@@ -5,7 +5,10 @@ module Backhop
   #
   # Times are seconds, as any Numeric, from 1 ms to three years.
   #
-  #     puts Backhop::Policy.new(initial: 10, factor: 3, max: 3600, jitter: 0.2, max_attempts: 8).preview
+  #     policy = Backhop::Policy.new(
+  #       initial: 10, factor: 3, max: 3600, jitter: 0.2, max_attempts: 8
+  #     )
+  #     puts policy.preview
   #     failure       lowest         mean      highest        total  rungs
   #           1          8 s         10 s       12.5 s         10 s      3
   #           2         20 s         30 s         40 s         40 s      4
@@ -61,12 +64,12 @@ module Backhop
     # @param max_crashes [Integer] number of lost consumers, as quorum queues count them, after
     #   which the message waits before its next delivery. Each further loss makes the delay longer;
     #   after 16 of them the message is parked. 0: no limit
-    # @param max_deferrals [Integer] how often Throttled can defer a message; each later Throttled is
-    #   a failed attempt. 0: no limit
+    # @param max_deferrals [Integer] how often Throttled can defer a message; each later Throttled
+    #   is a failed attempt. 0: no limit
     # @raise [PolicyError] if a field has the wrong class, is outside its range or contradicts
     #   another field
-    def initialize(initial: nil, factor: nil, max: nil, jitter: SPREAD, max_attempts: nil, kind: nil, steps: nil, max_age: 0,
-                   max_retry_after: 86_400, max_crashes: 5, max_deferrals: 100)
+    def initialize(initial: nil, factor: nil, max: nil, jitter: SPREAD, max_attempts: nil, kind: nil, steps: nil,
+                   max_age: 0, max_retry_after: 86_400, max_crashes: 5, max_deferrals: 100)
       @native = Core.made(Native.bh_policy_new)
       set(kind, initial, factor, max, steps, jitter,
           limits(max_attempts, max_age, max_retry_after, max_crashes, max_deferrals))

@@ -54,7 +54,9 @@ module Backhop
         fields = topology ? topology.preview(policy.native, attempt) : policy.native.preview(attempt)
         *delays, spread = fields
         lowest, mean, highest, total = delays.map { |delay_ms| Times.seconds(delay_ms) }
-        PreviewRow.new(attempt: attempt, lowest: lowest, mean: mean, highest: highest, total: total, rungs: spread).freeze
+        PreviewRow.new(
+          attempt: attempt, lowest: lowest, mean: mean, highest: highest, total: total, rungs: spread
+        ).freeze
       end
 
       # @api private

@@ -20,8 +20,8 @@ module Backhop
     attr_reader :listeners
 
     # @api private
-    def initialize(topology, mode:, never:, only:, policies:, legacy_counter:, wait_queues:, back_off:, on_event:, clock:,
-                   random:, breaker: nil)
+    def initialize(topology, mode:, never:, only:, policies:, legacy_counter:, wait_queues:, back_off:, on_event:,
+                   clock:, random:, breaker: nil)
       @topology = topology
       @breaker = Breaker.of(breaker, topology)
       @mode = Core.number(MODES, mode, "mode")
@@ -70,7 +70,8 @@ module Backhop
     # @api private
     def emit(name, error: nil, text: nil, cause: nil, delay: 0, **fields)
       @listeners.emit(name, error) do |native|
-        fields = { text: text, status: (error.status if error.is_a?(Error)), delay_ms: Times.milliseconds(delay), **fields }
+        status = error.status if error.is_a?(Error)
+        fields = { text: text, status: status, delay_ms: Times.milliseconds(delay), **fields }
         fields.each { |field, value| Event.set(native, field, value) unless [0, ""].include?(value) }
         Status.check(native.set_cause(cause)) if cause
         note(native)
@@ -106,7 +107,8 @@ module Backhop
     # @api private
     def emit_refused(id, error, attempts = nil)
       cause = Outcomes.text(error)
-      emit(:refused, id: id, cause: cause, error: error.is_a?(Error) ? error : ContentError.new(cause), attempts: attempts)
+      error = ContentError.new(cause) unless error.is_a?(Error)
+      emit(:refused, id: id, cause: cause, error: error, attempts: attempts)
     end
 
     private

@@ -2,7 +2,8 @@
 
 require "backhop/testing"
 
-# Gives each example with the tag `:backhop_broker` a model of RabbitMQ of its own, as `backhop_broker`:
+# Gives each example with the tag `:backhop_broker` a model of RabbitMQ of its own, as
+# `backhop_broker`:
 #
 #     require "backhop/rspec"
 #

@@ -4,10 +4,13 @@ module Backhop
   # Runs your handler and your policy in a test, without a broker and without waiting.
   #
   #     it "retries if the queue is full, and then parks" do
-  #       rehearsal = Backhop::Testing.rehearse("/index.html", policy: policy) { |message| purge(message.body) }
+  #       rehearsal = Backhop::Testing.rehearse("/index.html", policy: policy) do |message|
+  #         purge(message.body)
+  #       end
   #       expect(rehearsal.outcome).to eq(:parked)
-  #       expect(rehearsal.delays).to match([be_within(3).of(10), be_within(10).of(30)]) # jitter and rungs
-  #       puts rehearsal                       # a table
+  #       # be_within: jitter and rungs change the delays
+  #       expect(rehearsal.delays).to match([be_within(3).of(10), be_within(10).of(30)])
+  #       puts rehearsal # a table
   #     end
   #
   # The core decides, as in production. The simulated broker delivers a waiting message after its
@@ -46,8 +49,8 @@ module Backhop
       def call(count) = @random.bytes(count)
     end
 
-    # One attempt. If the poison guard delayed or parked the message, or the breaker deferred it, the
-    # handler was not called.
+    # One attempt. If the poison guard delayed or parked the message, or the breaker deferred it,
+    # the handler was not called.
     #
     # @!attribute [r] number
     #   @return [Integer] number of the attempt, from 1
@@ -58,8 +61,8 @@ module Backhop
     # @!attribute [r] plan
     #   @return [Plan] the decision
     # @!attribute [r] breaker
-    #   @return [Symbol, nil] the breaker's state after it: :closed, :open, :half_open or :disabled; nil
-    #     without a breaker
+    #   @return [Symbol, nil] the breaker's state after it: :closed, :open, :half_open or :disabled;
+    #     nil without a breaker
     Attempt = Struct.new(:number, :at, :error, :plan, :breaker, keyword_init: true) do
       # @return [Float] delay until the next attempt, in seconds; 0 if there is none
       def delay = plan.delay
@@ -69,7 +72,8 @@ module Backhop
         became = error&.inspect || { ack: "ok", defer: "deferred" }[plan.action]
         again = delay.positive? ? "again in #{Times.duration(delay)}" : nil
         state = breaker && "breaker #{breaker.to_s.tr("_", "-")}"
-        "attempt #{number.to_s.rjust(2)} after #{Times.duration(at).rjust(12)}: #{[became, again, state].compact.join(", ")}"
+        ending = [became, again, state].compact.join(", ")
+        "attempt #{number.to_s.rjust(2)} after #{Times.duration(at).rjust(12)}: #{ending}"
       end
     end
 
@@ -131,8 +135,8 @@ module Backhop
     # @param headers [Hash] the message's headers
     # @param properties [Hash] the message's properties by name, for example {message_id: "42"}
     # @param legacy_counter [String, nil] see {History#initialize}; likewise wait_queues
-    # @param breaker [Breaker, nil] a breaker of its own. It gets the time of the clock; a message that
-    #   gets no permit is deferred
+    # @param breaker [Breaker, nil] a breaker of its own. It gets the time of the clock; a message
+    #   that gets no permit is deferred
     # @param clock [Clock] returns the time
     # @param random [#call] returns the given number of random bytes
     # @param most_attempts [Integer] ends the rehearsal after this number of attempts
@@ -140,9 +144,10 @@ module Backhop
     # @return [Rehearsal]
     # @raise [Exception] what ends the program, or a failed assertion of RSpec or Minitest
     # @raise [Error] if an option has a wrong value; see {Worker#initialize}
-    def self.rehearse(body = "", queue: "work", policy: Policy.new, strategy: :ladder, never: [], only: [], policies: {},
-                      exchange: "", routing_key: queue, headers: {}, properties: {}, legacy_counter: nil, wait_queues: [],
-                      breaker: nil, clock: Clock.new, random: SeededRandom.new, most_attempts: 100, &handler)
+    def self.rehearse(body = "", queue: "work", policy: Policy.new, strategy: :ladder, never: [], only: [],
+                      policies: {}, exchange: "", routing_key: queue, headers: {}, properties: {}, legacy_counter: nil,
+                      wait_queues: [], breaker: nil, clock: Clock.new, random: SeededRandom.new, most_attempts: 100,
+                      &handler)
       Checks.callable(handler, "the handler")
       Checks.integer(most_attempts, "most_attempts", (1..))
       topology = Topology.of(queue, policy, nil, policies, strategy: strategy)
@@ -209,8 +214,8 @@ module Backhop
 
       # Requests the permit for a message.
       #
-      # @return [Numeric, nil] how long the message waits without an attempt, in seconds; nil if it got a
-      #   permit
+      # @return [Numeric, nil] how long the message waits without an attempt, in seconds; nil if it
+      #   got a permit
       def refused(message)
         return unless @breaker
 
@@ -240,7 +245,8 @@ module Backhop
     # @api private
     class Play
       # Failed assertions of a test end the rehearsal.
-      ASSERTIONS = %w[RSpec::Expectations::ExpectationNotMetError RSpec::Mocks::MockExpectationError Minitest::Assertion].freeze
+      ASSERTIONS =
+        %w[RSpec::Expectations::ExpectationNotMetError RSpec::Mocks::MockExpectationError Minitest::Assertion].freeze
       private_constant :ASSERTIONS
 
       def initialize(decider, clock, course, body, handler, calls)

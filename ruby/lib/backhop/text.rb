@@ -17,7 +17,8 @@ module Backhop
       "a #{value.class}"
     end
 
-    # Characters that control a terminal, end a line or change the direction of a text, as in the core's utf8.h.
+    # Characters that control a terminal, end a line or change the direction of a text, as in the
+    # core's utf8.h.
     CONTROLS = /[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/
     private_constant :CONTROLS
 

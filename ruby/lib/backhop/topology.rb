@@ -207,8 +207,9 @@ module Backhop
     def check_serves(policy)
       return if @native.check_policy(policy.native).zero?
 
-      raise ForeignPolicyError, "policies: the topology has not all waits of #{policy.inspect}: make it with that policy " \
-                                "among its policies"
+      raise ForeignPolicyError,
+            "policies: the topology has not all waits of #{policy.inspect}: make it with that policy " \
+            "among its policies"
     end
 
     # Returns the topology as RabbitMQ definitions, for rabbitmqctl import_definitions.

@@ -1,8 +1,8 @@
 # frozen_string_literal: true
 
 module Backhop
-  # Finds work that a handler started or described, and that has not ended when the handler returns it.
-  # Nothing waits for such work, so the message would be acknowledged too early.
+  # Finds work that a handler started or described, and that has not ended when the handler returns
+  # it. Nothing waits for such work, so the message would be acknowledged too early.
   #
   # In Ruby each handler returns its last value. So only values that are surely unfinished count.
   # @api private
@@ -12,12 +12,13 @@ module Backhop
     private_constant :PENDING, :RUNNING
 
     class << self
-      # Returns the error of a handler that returned this value: what failed in the work, or that the
-      # work has not ended. Returns nil for any other value.
+      # Returns the error of a handler that returned this value: what failed in the work, or that
+      # the work has not ended. Returns nil for any other value.
       def error_of(value)
         case value
         # Most handlers return one of these. A Waiter is of a process that the handler detached.
-        when nil, true, false, String, Symbol, Numeric, Array, Hash, Process::Waiter, Enumerator::ArithmeticSequence then nil
+        when nil, true, false, String, Symbol, Numeric, Array, Hash, Process::Waiter,
+             Enumerator::ArithmeticSequence then nil
         when Thread then of_thread(value)
         when Enumerator then unfinished("an Enumerator, and nothing runs its block", "call each")
         when Method then unfinished("a Method, and nothing calls it", "call it")
@@ -32,7 +33,8 @@ module Backhop
       private
 
       def unfinished(what, remedy)
-        StateError.new("the handler returned #{what}: #{remedy} in the handler, or return nil if its work is no part of it")
+        advice = "#{remedy} in the handler, or return nil if its work is no part of it"
+        StateError.new("the handler returned #{what}: #{advice}")
       end
 
       def of_thread(thread)
@@ -82,7 +84,8 @@ module Backhop
         e
       end
 
-      # Returns a class or module of a library; nil, which no value matches here, if it is not loaded.
+      # Returns a class or module of a library; nil, which no value matches here, if it is not
+      # loaded.
       def constant(*names)
         names.inject(Object) do |found, name|
           break unless found.const_defined?(name, false)

@@ -9,7 +9,9 @@ module Backhop
   # A background thread of the core keeps two connections, reconnects, publishes copies, awaits
   # their confirms and settles messages. So heartbeats go on while a handler runs for an hour.
   #
-  #     worker = Backhop::Worker.new("amqp://localhost", queue: "cdn-purge", policy: policy, threads: 8)
+  #     worker = Backhop::Worker.new(
+  #       "amqp://localhost", queue: "cdn-purge", policy: policy, threads: 8
+  #     )
   #     worker.run { |message| purge(message.body) }
   #
   # If the handler returns, its message is acknowledged. If it raises, the message is retried; Park
@@ -32,10 +34,10 @@ module Backhop
     CLOCK = Time.method(:now)
     NOTHING = [WaitTimeoutError.status, StateError.status].freeze
     NO_LIBRABBITMQ = <<~TEXT.tr("\n", " ").strip
-      this Backhop was built without librabbitmq, which its Worker needs (Backhop::Bunny and Backhop::Kicks do not): install
-      librabbitmq 0.11 or newer, OpenSSL and pkg-config (Debian and Ubuntu: librabbitmq-dev libssl-dev pkg-config, Fedora:
-      librabbitmq-devel openssl-devel pkgconf, Homebrew: rabbitmq-c openssl pkgconf), then:
-      gem install --platform ruby backhop -- --with-librabbitmq
+      this Backhop was built without librabbitmq, which its Worker needs (Backhop::Bunny and Backhop::Kicks do not):
+      install librabbitmq 0.11 or newer, OpenSSL and pkg-config (Debian and Ubuntu: librabbitmq-dev libssl-dev
+      pkg-config, Fedora: librabbitmq-devel openssl-devel pkgconf, Homebrew: rabbitmq-c openssl pkgconf), then: gem
+      install --platform ruby backhop -- --with-librabbitmq
     TEXT
     private_constant :MODES, :DRAIN, :TIMEOUT, :MOST_REPLAYED, :LOOK_AFTER, :CLOCK, :NOTHING, :NO_LIBRABBITMQ
 
@@ -64,20 +66,21 @@ module Backhop
     # @param mode [Symbol] the effect of each connect on the topology: :create missing parts,
     #   :verify all parts, or :none. Rungs that only a RetryAfter can need are declared on demand
     #   with :create; :verify requires them
-    # @param ca_file [String, Pathname, nil] PEM file of the CAs to trust with amqps://; default: the
-    #   system's. The peer is always verified
-    # @param cert [String, Pathname, nil] PEM file of a client certificate and its chain, for amqps://. If the
-    #   URI has no user, RabbitMQ reads the user from the certificate (SASL EXTERNAL)
-    # @param key [String, Pathname, nil] PEM file of its private key, without a passphrase; default: the file
-    #   of the certificate
+    # @param ca_file [String, Pathname, nil] PEM file of the CAs to trust with amqps://; default:
+    #   the system's. The peer is always verified
+    # @param cert [String, Pathname, nil] PEM file of a client certificate and its chain, for
+    #   amqps://. If the URI has no user, RabbitMQ reads the user from the certificate (SASL
+    #   EXTERNAL)
+    # @param key [String, Pathname, nil] PEM file of its private key, without a passphrase; default:
+    #   the file of the certificate
     # @param connect_timeout [Numeric] seconds to connect, 0.001 to 3600
     # @param confirm_timeout [Numeric] seconds to wait for the confirm of a copy, 0.001 to 3600
     # @param back_off [Policy, nil] delays between attempts to connect and to publish; its limits
     #   are ignored. Default: 100 ms, doubled up to 10 s, the lower half random
     # @param drain [Numeric] seconds for handlers to finish after a stop, 0 to 3600
     # @param timeout [Numeric, String, nil] seconds for a handler, 0.001 to 86,400; nil: no limit.
-    #   Under {#serve} with Async, {TimeoutError} is raised in the handler at the limit. A handler in
-    #   a thread is not aborted: its attempt fails when it returns
+    #   Under {#serve} with Async, {TimeoutError} is raised in the handler at the limit. A handler
+    #   in a thread is not aborted: its attempt fails when it returns
     # @param breaker [Breaker, nil] the circuit breaker of the downstream that the handlers call
     # @param on_event [#call, Array<#call>, nil] called with each {Event}, in the thread that emits
     #   it
@@ -96,11 +99,12 @@ module Backhop
     # @raise [NoLibrabbitmqError] if this Backhop was built without librabbitmq; the text says what
     #   to install
     # @raise [URIError] if a URI is malformed
-    def initialize(uri, queue: nil, policy: nil, topology: nil, strategy: nil, queue_type: nil, namespace: nil, series: nil,
-                   stripes: nil, work_queue: nil, work_queue_arguments: nil, threads: 8, prefetch: 100, never: [], only: [],
-                   policies: {}, mode: :create, ca_file: nil, cert: nil, key: nil, connect_timeout: 10,
-                   confirm_timeout: 30, back_off: nil, drain: 20, timeout: nil, breaker: nil, on_event: nil,
-                   retry_events: false, fail_fast: true, logger: nil, legacy_counter: nil, wait_queues: [])
+    def initialize(uri, queue: nil, policy: nil, topology: nil, strategy: nil, queue_type: nil, namespace: nil,
+                   series: nil, stripes: nil, work_queue: nil, work_queue_arguments: nil, threads: 8, prefetch: 100,
+                   never: [], only: [], policies: {}, mode: :create, ca_file: nil, cert: nil, key: nil,
+                   connect_timeout: 10, confirm_timeout: 30, back_off: nil, drain: 20, timeout: nil, breaker: nil,
+                   on_event: nil, retry_events: false, fail_fast: true, logger: nil, legacy_counter: nil,
+                   wait_queues: [])
       @topology = Topology.of(queue, policy, topology, policies,
                               strategy:, queue_type:, namespace:, series:, stripes:, work_queue:,
                               work_queue_arguments:)
@@ -244,7 +248,8 @@ module Backhop
     #
     # @param timeout [Numeric, String, nil] the limit: seconds, or "20s"; nil: no limit
     # @return [self]
-    # @raise [WaitTimeoutError] the worker is not ready in that time; the text has the state and its reason
+    # @raise [WaitTimeoutError] the worker is not ready in that time; the text has the state and its
+    #   reason
     # @raise [AccessError, MissingError, ClashError, BrokerError, TLSError] with fail_fast: why the
     #   first start cannot succeed
     # @raise [StateError] the worker has stopped
@@ -264,8 +269,8 @@ module Backhop
       self
     end
 
-    # @return [Symbol] :starting, :ready, :reconnecting, :paused (the broker blocks the connection, or
-    #   the breaker is not closed) or :stopped
+    # @return [Symbol] :starting, :ready, :reconnecting, :paused (the broker blocks the connection,
+    #   or the breaker is not closed) or :stopped
     def state = health.state
 
     # @return [String, nil] the text of the event that led to the state
@@ -344,9 +349,9 @@ module Backhop
       end
     end
 
-    # Closes the descriptors of a run that has drained. The lock keeps them from a thread that waits. At the exit
-    # of the process Ruby kills all threads. A thread that is killed while it waits for a Mutex can leave the next
-    # thread asleep, so this does not wait in the Mutex.
+    # Closes the descriptors of a run that has drained. The lock keeps them from a thread that
+    # waits. At the exit of the process Ruby kills all threads. A thread that is killed while it
+    # waits for a Mutex can leave the next thread asleep, so this does not wait in the Mutex.
     def close(run)
       run.close
       sleep(0.005) until @leader.try_lock

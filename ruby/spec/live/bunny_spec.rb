@@ -44,7 +44,9 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         }
         original = broker.queue
         [queue, original].each do |each|
-          broker.publish("", each, headers: headers, user_id: "guest", expiration: "600000", delivery_mode: 1, **properties)
+          broker.publish(
+            "", each, headers: headers, user_id: "guest", expiration: "600000", delivery_mode: 1, **properties
+          )
         end
         copy = consuming(client, URL, queue, Handler.new(Backhop::Park.new("why")), **options) { broker.get(parked)[1] }
         before = broker.get(original)[1]
@@ -208,7 +210,8 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
             broker.publish("one", queue)
             broker.publish_deep("deep", queue, levels)
             broker.publish("two", queue)
-            until_true { broker.count(parked) == (left.call ? 2 : 3) } # a thread may get a larger stack of one that ended
+            # A thread may get the larger stack of one that ended.
+            until_true { broker.count(parked) == (left.call ? 2 : 3) }
             broker.publish("three", queue)
             until_true { broker.count(parked) == (left.call ? 3 : 4) }
             until_true { consumer.retrier.pending.zero? }
@@ -284,7 +287,8 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
   end
 
   describe "declaring" do
-    # Bunny waits for the broker's answer until its time limit, though the broker closed the connection.
+    # Bunny waits for the broker's answer until its time limit, though the broker closed the
+    # connection.
     it "W3: refuses a stream as a work queue", :long, :real do
       stream = "#{namespace}.stream"
       broker.channel.queue_declare(stream, durable: true, arguments: { "x-queue-type" => "stream" })
@@ -439,7 +443,10 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         bunny_queue = consumer.channel.queue(queue, no_declare: true)
         blocks.each do |block|
           broker.publish("body", queue, message_id: "7")
-          until_true { bunny_queue.pop(manual_ack: true).then { |delivery| delivery[0] && (block.call(*delivery) || true) } }
+          until_true do
+            delivery = bunny_queue.pop(manual_ack: true)
+            delivery[0] && (block.call(*delivery) || true)
+          end
         end
       end
       expect(got.values_at(:one, :four, :method)).to all(be_a(Backhop::Bunny::Message).and(have_attributes(id: "7")))
@@ -527,7 +534,8 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
       copy = Backhop::Bunny::Copy.new(plan, { headers: plan.copy_headers(nil) }, "", nil)
       heard = Queue.new
       listener = double
-      allow(listener).to receive(:notify) { |name, _, number| heard << number if name == :confirmed } # all are returned first
+      # All are returned first.
+      allow(listener).to receive(:notify) { |name, _, number| heard << number if name == :confirmed }
       confirming = Backhop::Bunny::ConfirmChannel.new(connection, decider.topology, listener) { 1 }
       confirming.publish(copy)
       expect(heard.pop).to eq(1)
@@ -561,7 +569,7 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
       expect(Array.new(events.size) { events.pop.name }).to eq(%i[delivered failed parked delivered failed parked])
     end
 
-    it "closes no channel twice where its close was answered too late, for which the broker would close the connection" do
+    it "closes no channel twice if its close was answered too late: the broker would close the connection" do
       told = StringIO.new
       connection = Bunny.new(proxy.url, **PATIENT, continuation_timeout: 2000, logger: Logger.new(told)).start
       channel = Backhop::Bunny::Channels.open(connection)
@@ -581,7 +589,8 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         until_true { log.string.include?("the broker returned the copy") } # there is no queue for it
         retrier = consumer.retrier
         until_true { retrier.pending == 1 }
-        # The retrier finds the connection closed just before Bunny says that the application closed it.
+        # The retrier finds the connection closed just before Bunny says that the application closed
+        # it.
         consumer.connection.define_singleton_method(:close_all_channels) { nil }
         consumer.connection.define_singleton_method(:clean_up_on_shutdown) do
           super()
@@ -610,10 +619,11 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
         expect(broker.channel.wait_for_confirms).to be(true)
         handler.saw(5)
         %w[kill start].each { |order| broker.control(order) }
-        # If a message was coming back when the broker was killed, a wait queue sends it again after three minutes, or
-        # six.
+        # If a message was coming back when the broker was killed, a wait queue sends it again after
+        # three minutes, or six.
         until_true(400) { handler.messages.select { |each| each.attempt == 3 }.map(&:body).uniq.size == 10 }
-        # RabbitMQ 4.0 can lose all of its quorum queues if a queue is deleted while it still settles its dead letters.
+        # RabbitMQ 4.0 can lose all of its quorum queues if a queue is deleted while it still
+        # settles its dead letters.
         counted = [ENV.fetch("BACKHOP_BROKER_CTL"), "rabbitmqctl", "--silent", "list_queues", "name", "messages"]
         waiting = /^#{Regexp.escape(namespace)}\.wait\S*\t(\d+)$/
         until_true(120) { IO.popen(counted, &:read).scan(waiting).flatten.uniq == ["0"] }

@@ -7,19 +7,20 @@ require "timeout"
 require "backhop/bunny"
 require "backhop/kicks"
 
-# The carriers of the contract for handlers (tests/contract): each calls a handler with the messages of a queue. A program of
-# its own can load this file.
+# The carriers of the contract for handlers (tests/contract): each calls a handler with the messages
+# of a queue. A program of its own can load this file.
 module Carriers
   KICKS = %w[kicks-3.3.0 serverengine-2.4.0].map do |gem|
     File.join(ENV["BACKHOP_GEMS"] || File.expand_path("../../../../shared/gems", __dir__), gem, "lib")
   end
   THREADS = 2
 
-  # Returns true for a carrier whose code path another one has: its examples are left to the long profile.
+  # Returns true for a carrier whose code path another one has: its examples are left to the long
+  # profile.
   def self.further?(name) = !%w[run bunny-subscribe].include?(name)
 
-  # Yields, to end a consumer of Bunny. If the broker closes the channel at the same moment, the answer
-  # that Bunny waits for does not come.
+  # Yields, to end a consumer of Bunny. If the broker closes the channel at the same moment, the
+  # answer that Bunny waits for does not come.
   def self.leave
     yield
   rescue Timeout::Error
@@ -34,8 +35,8 @@ module Carriers
       sleep
     end
 
-    # Returns true once the main thread waits. Before, an exception raised in it can get lost: Ruby's
-    # Logger rescues every exception while it writes a line.
+    # Returns true once the main thread waits. Before, an exception raised in it can get lost:
+    # Ruby's Logger rescues every exception while it writes a line.
     def waiting? = @is_waiting
   end
 
@@ -110,7 +111,8 @@ module Carriers
 
     def initialize(url, queue, handler, threads: THREADS, timeout: nil, **options)
       @connection = Bunny.new(url, network_recovery_interval: 0.1, logger: Logger.new(IO::NULL)).start
-      # Bunny waits for its pool if a handler never ends, and Bunny 2 sometimes at any cancel: for 1 s here, not for 60 s.
+      # Bunny waits for its pool if a handler never ends, and Bunny 2 sometimes at any cancel: for 1
+      # s here, not for 60 s.
       @channel = @connection.create_channel(nil, threads, false, 1)
       @channel.prefetch(10)
       @handler = handler
@@ -178,7 +180,8 @@ module Carriers
       ::Sneakers.error_reporters.clear
     end
 
-    def initialize(url, queue, handler, threads: THREADS, timeout: nil, **options) # rubocop:disable Lint/UnusedMethodArgument
+    def initialize(url, queue, handler, threads: THREADS, **options)
+      options.delete(:timeout) # the worker of Kicks has none
       @connection = Bunny.new(url, network_recovery_interval: 0.1, logger: Logger.new(IO::NULL))
       kind = Class.new do
         include ::Sneakers::Worker
@@ -206,7 +209,9 @@ module Carriers
     end
   end
 
-  ALL = { "run" => Run, "serve" => Serve, "bunny-subscribe" => Subscribe, "bunny-wrap" => Wrap, "kicks" => OfKicks }.freeze
+  ALL = {
+    "run" => Run, "serve" => Serve, "bunny-subscribe" => Subscribe, "bunny-wrap" => Wrap, "kicks" => OfKicks
+  }.freeze
 
   # Returns why a carrier cannot be played here; nil if it can.
   def self.missing(name)

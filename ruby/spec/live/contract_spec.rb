@@ -13,7 +13,9 @@ module Contract
                                         "../contract/cases.json")))
   KINDS = FILE["carriers"]["ruby"]
   ONLY_FIRST = ENV["BACKHOP_CONTRACT"] == "first" # of each class of endings, over all carriers
-  LEVELS = { "debug" => Logger::DEBUG, "info" => Logger::INFO, "warning" => Logger::WARN, "error" => Logger::ERROR }.freeze
+  LEVELS = {
+    "debug" => Logger::DEBUG, "info" => Logger::INFO, "warning" => Logger::WARN, "error" => Logger::ERROR
+  }.freeze
   LONG_CASES = %w[blocks-loop].freeze
   LONG = PATIENCE
 
@@ -81,6 +83,15 @@ module Contract
 
   def boom = raise("boom")
 
+  def park_inside
+    boom
+  rescue StandardError
+    raise Backhop::Park, "inside"
+  end
+
+  # An error that is its own cause.
+  def cyclic = RuntimeError.new("boom").tap { |error| error.define_singleton_method(:cause) { error } }
+
   def of(endings) = endings.transform_values { |ending| ->(_play, _message) { ending.call } }
 
   # Forks. Waits for the child, and compares its status.
@@ -101,7 +112,7 @@ module Contract
       "error-last" => ->(*) { boom },
       "park" => ->(*) { raise Backhop::Park, "boom" },
       "park-subclass" => { "with a text" => ->(*) { raise NoSuchPage, "/old/page" } },
-      "park-inside" => { "as a cause" => ->(*) { raise Backhop::Park, "inside" rescue boom } }, # rubocop:disable Style/RescueModifier
+      "park-inside" => { "as a cause" => ->(*) { park_inside } },
       "returns-unfinished" => of(UNFINISHED),
       "forks" => of(FORKED.transform_values { |ending| -> { fork_child(*ending) } }),
       "drop" => ->(*) { raise Backhop::Drop },
@@ -113,7 +124,7 @@ module Contract
       "stop-aborts" => ->(play, _) { play.carrier.abort && sleep(LONG) },
       "ends-thread" => of(THREAD),
       "broken-error" => BROKEN.transform_values { |error| ->(*) { raise error.call } },
-      "cyclic-cause" => ->(*) { raise(RuntimeError.new("boom").tap { |it| it.define_singleton_method(:cause) { it } }) },
+      "cyclic-cause" => ->(*) { raise cyclic },
       "acks-itself" => ->(_, message) { message.delivery_info.channel.ack(message.delivery_info.delivery_tag) },
       "nacks-itself" => lambda do |_, message|
         message.delivery_info.channel.nack(message.delivery_info.delivery_tag, false, true)
@@ -239,7 +250,8 @@ module Contract
     def wanted_events(expected)
       return expected["events"] - ["cancelled"] if @story["id"] == "nacks-itself"
 
-      expected["consumer"] == "again" && expected["message"] == "back" ? %w[delivered stale cancelled] : expected["events"]
+      is_back = expected["consumer"] == "again" && expected["message"] == "back"
+      is_back ? %w[delivered stale cancelled] : expected["events"]
     end
 
     def settle(expected)
@@ -251,9 +263,12 @@ module Contract
         saw("first", expected["counted"] ? 2 : 1) unless expected["delay_ms_least"] || is_over
       when "deferred", "parked" then await(expected["message"])
       when "back"
-        return saw("first", 1) unless expected["consumer"] == "stops" || (id == "closes-channel" && @name != "bunny-subscribe")
+        unless expected["consumer"] == "stops" || (id == "closes-channel" && @name != "bunny-subscribe")
+          return saw("first", 1)
+        end
 
-        until_true { @carrier.channel.closed? } if id == "closes-channel" # Bunny's cancel waits for ever while it closes
+        # Bunny's cancel waits for ever while the channel closes.
+        until_true { @carrier.channel.closed? } if id == "closes-channel"
         @carrier.stop(PATIENCE)
         expect(@broker.get(@queue)[1][:headers] || {}).not_to include("backhop-attempts")
       end
@@ -276,7 +291,8 @@ module Contract
       expect(about.map(&:first).max).to eq(LEVELS.fetch(expected["level"])), lines.join("\n")
     end
 
-    # Returns false if the highest line is no event's: the advice of a closed channel, the error of a drain.
+    # Returns false if the highest line is no event's: the advice of a closed channel, the error of
+    # a drain.
     def level?
       !@story["id"].end_with?("s-itself") && (@story["id"] != "stop-too-late" || @carrier.is_a?(Carriers::Run))
     end
@@ -286,7 +302,9 @@ module Contract
     def check_fields(expected)
       expect(event("failed").error_text).to include(@story["error"]) if @story["error"] && event("failed")
       expect(event("parked").reason).to eq(@story["reason"]) if @story["reason"]
-      expect(event(expected["message"]).delay).to be >= expected["delay_ms_least"] / 1000.0 if expected["delay_ms_least"]
+      if expected["delay_ms_least"]
+        expect(event(expected["message"]).delay).to be >= expected["delay_ms_least"] / 1000.0
+      end
       expect(@seen.find { |each| each[1] == 2 }).to eq(["first", 2, "acme", "first"]) if expected["copy"]
     end
 
@@ -304,7 +322,8 @@ RSpec.describe "The contract for handlers" do
   stories = Contract::FILE["cases"].select { |story| !Contract::ONLY_FIRST || story["first"] }
 
   describe "in a rehearsal" do
-    actions = { "acknowledged" => :ack, "retried" => :retry, "deferred" => :defer, "parked" => :park, "dropped" => :drop }
+    actions = { "acknowledged" => :ack, "retried" => :retry, "deferred" => :defer, "parked" => :park,
+                "dropped" => :drop }
 
     stories.each do |story|
       next if Contract.missing(story, "rehearse") || story["timeout_ms"] # a rehearsal has no time limit

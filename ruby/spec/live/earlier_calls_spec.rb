@@ -30,7 +30,8 @@ RSpec.describe "A message that comes again", skip: NEEDS_BROKER do
     message.delivery_info.channel.close
   end
 
-  # Yields with a consumer. It consumes by itself again; a consumer of the application does so as another one.
+  # Yields with a consumer. It consumes by itself again; a consumer of the application does so as
+  # another one.
   def consuming_twice(client, url, handler, leave, &about)
     consuming(client, url, queue, handler, **options) do |first|
       leave.call

@@ -24,7 +24,8 @@ RSpec.describe "The examples", :long, skip: NEEDS_BROKER do
 
   def command(name)
     paths = $LOAD_PATH.grep(%r{backhop|ruby/lib|build}).flat_map { |path| ["-I", path] }
-    [{ "AMQP_URL" => @url }, RbConfig.ruby, "-w", *paths, File.expand_path("../../../examples/ruby/#{name}.rb", __dir__)]
+    program = File.expand_path("../../../examples/ruby/#{name}.rb", __dir__)
+    [{ "AMQP_URL" => @url }, RbConfig.ruby, "-w", *paths, program]
   end
 
   def expect_all_purged(name)
@@ -52,7 +53,8 @@ RSpec.describe "The examples", :long, skip: NEEDS_BROKER do
     end
   end
 
-  # Runs an example on a broker without the queue "purges", publishes a page, and returns that many lines.
+  # Runs an example on a broker without the queue "purges", publishes a page, and returns that many
+  # lines.
   def lines_of(name, count)
     %w[purges purges.parked].each { |queue| broker.channel.queue_delete(queue) }
     Open3.popen2(*command(name)) do |_, output, process|
@@ -101,8 +103,9 @@ RSpec.describe "The examples", :long, skip: NEEDS_BROKER do
 
   it "end as their comments have it", :worker do
     lines = Open3.capture2(*command("outcomes")).first.lines(chomp: true)
-    expect(lines.drop(1)).to eq(["429: acked after 2", "503: acked after 2", "404: parked after 1", "410: dropped after 1",
-                                 "500: acked after 2"])
+    expect(lines.drop(1)).to eq(
+      ["429: acked after 2", "503: acked after 2", "404: parked after 1", "410: dropped after 1", "500: acked after 2"]
+    )
   end
 
   it "have a spec that passes: rehearsal_spec" do

@@ -9,8 +9,9 @@ rescue LoadError
   nil # the patches of this file stand for its own
 end
 
-# The changes of OpenTelemetry's instrumentation to Bunny, for the examples that need them. It adds a property, and it
-# reads a consumer's queue for its channel and its name. It writes a trace into the headers of published messages.
+# The changes of OpenTelemetry's instrumentation to Bunny, for the examples that need them. It adds
+# a property, and it reads a consumer's queue for its channel and its name. It writes a trace into
+# the headers of published messages.
 module Instrumented
   TRACE = "00-#{"12" * 16}-#{"34" * 8}-01".freeze
 

@@ -95,7 +95,8 @@ RSpec.describe "One interface", skip: NEEDS_BROKER do
     connected(BunnyClient, URL, queue, nil, **options) do |client|
       client.declare
       channel = client.connection.create_channel
-      # A thread that opens a channel has this lock until Bunny's own thread has read the broker's answer.
+      # A thread that opens a channel has this lock until Bunny's own thread has read the broker's
+      # answer.
       client.connection.instance_variable_get(:@channel_mutex).synchronize do
         expect { channel.queue_declare("#{queue}-missing", passive: true) }.to raise_error(Bunny::NotFound)
       end
@@ -107,7 +108,8 @@ RSpec.describe "One interface", skip: NEEDS_BROKER do
     broker.publish("body", queue)
     given = { **options, on_event: ->(_) { raise KeyError, "no" } }
     consuming(BunnyClient, URL, queue, Handler.failing(3), **given) { broker.bodies(parked, 1) }
-    expect(log.string).to include(*%w[retried parked].map { |at| "a listener failed at #{at} of \"#{queue}\": KeyError: no" })
+    lines = %w[retried parked].map { |at| "a listener failed at #{at} of \"#{queue}\": KeyError: no" }
+    expect(log.string).to include(*lines)
     expect(broker.count(queue)).to eq(0)
   end
 
@@ -124,7 +126,9 @@ RSpec.describe "One interface", skip: NEEDS_BROKER do
     it "lets other handlers settle before it ends where one exits" do
       %w[exit slow].each { |body| broker.publish(body, queue) }
       slow = Queue.new
-      worker = Backhop::Worker.new(URL, queue: queue, **options, threads: 2, drain: PATIENCE, connect_timeout: PATIENCE / 2)
+      worker = Backhop::Worker.new(
+        URL, queue: queue, **options, threads: 2, drain: PATIENCE, connect_timeout: PATIENCE / 2
+      )
       run = Thread.new do
         worker.run do |message|
           if message.body == "slow"

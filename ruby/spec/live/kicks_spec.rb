@@ -4,7 +4,8 @@ require "spec_helper"
 require "running"
 require_relative "support"
 
-# Calls as Kicks 3 does (Sneakers::Queue#subscribe and Sneakers::Worker#process_work), on a Bunny channel.
+# Calls as Kicks 3 does (Sneakers::Queue#subscribe and Sneakers::Worker#process_work), on a Bunny
+# channel.
 RSpec.describe Backhop::Kicks::Handler, :long, skip: NEEDS_BROKER do
   include Live
 

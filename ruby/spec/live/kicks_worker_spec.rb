@@ -7,8 +7,8 @@ require "spec_helper"
 require "running"
 require_relative "support"
 
-# Kicks' own code runs a worker, in a process of its own, with the Bunny that it needs. BACKHOP_GEMS names the directory
-# of both, beside the project by default.
+# Kicks' own code runs a worker, in a process of its own, with the Bunny that it needs. BACKHOP_GEMS
+# names the directory of both, beside the project by default.
 module RealKicks
   GEMS = ENV["BACKHOP_GEMS"] || File.expand_path("../../../../shared/gems", __dir__)
   WANTED = { "kicks-3.3.0" => "bunny-2.24.0", "kicks-main" => "bunny-3.2.0" }.freeze
@@ -123,7 +123,9 @@ RealKicks::VERSIONS.each_key do |kicks|
       payloads = %w[ack reject requeue raise bunny timeout error later park never drop thread]
       twice = %w[reject requeue raise bunny timeout error later]
       told = work(payloads) do |so_far|
-        until_true { so_far.count { |each| each[:saw] } >= payloads.size + twice.size && broker.count("#{queue}.parked") == 2 }
+        until_true do
+          so_far.count { |each| each[:saw] } >= payloads.size + twice.size && broker.count("#{queue}.parked") == 2
+        end
         until_true { so_far.any? { |each| each[:saw] == "later" && each[:attempt] == 2 } }
       end
       expect(payloads.to_h { |each| [each, seen(told, each).size] }).to eq(

@@ -56,7 +56,8 @@ module Recipes
       @reader = Thread.new { @io.each_line { |line| @output << line } }
     end
 
-    # Waits for a number of lines that match, and returns what their groups, or they themselves, have.
+    # Waits for a number of lines that match, and returns what their groups, or they themselves,
+    # have.
     def await(pattern, count = 1)
       until_true { output.scan(pattern).size >= count || !@reader.alive? }
       found = output.scan(pattern)
@@ -93,7 +94,8 @@ module Recipes
   end
 
   def self.library(kicks)
-    gems = [kicks, "serverengine-2.4.0", KICKS.fetch(kicks), "amq-protocol-2.8.0"].map { |gem| File.join(GEMS, gem, "lib") }
+    gems = [kicks, "serverengine-2.4.0", KICKS.fetch(kicks), "amq-protocol-2.8.0"]
+    gems = gems.map { |gem| File.join(GEMS, gem, "lib") }
     [*gems, *ENV.fetch("RUBYLIB", "").split(":").grep_v(/bunny|amq-protocol/)].join(":")
   end
 end
@@ -169,7 +171,8 @@ RSpec.describe "A recipe", :long, skip: Recipes::ABSENT do
 
   it "R4-8: for Puma loads as the page shows it" do
     block = recipe("puma")[/^# README: begin$(.*)^# README: end$/m, 1]
-    hooks = "def workers(_) = nil\ndef on_worker_boot(&) = @boot = proc(&)\ndef on_worker_shutdown(&) = @shutdown = proc(&)\n"
+    hooks =
+      "def workers(_) = nil\ndef on_worker_boot(&) = @boot = proc(&)\ndef on_worker_shutdown(&) = @shutdown = proc(&)\n"
     running_program("#{hooks}#{block}\n@boot.call\n@shutdown.call\nputs 'drained'", queue) do |program|
       program.await(/^drained$/)
     end

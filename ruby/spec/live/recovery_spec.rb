@@ -17,9 +17,11 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
   context "whose user may lose a permission", :long do
     let(:user) { "test-#{SecureRandom.hex(4)}" }
     let(:bunny_log) { StringIO.new }
-    let(:patient) do # Bunny 2: a recovery that is refused waits for the limit; then Backhop consumes; then Bunny recovers again
-      { connection_name: user, continuation_timeout: 10_000, network_recovery_interval: 3, logger: Logger.new(bunny_log),
-        session_error_handler: Thread.new { sleep } }
+    # With Bunny 2, a refused recovery waits for the limit. Then Backhop consumes, and Bunny
+    # recovers again.
+    let(:patient) do
+      { connection_name: user, continuation_timeout: 10_000, network_recovery_interval: 3,
+        logger: Logger.new(bunny_log), session_error_handler: Thread.new { sleep } }
     end
 
     before do
@@ -38,13 +40,16 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
     # Closes the connection that has the user's name.
     def close_connection
       all = "Connection <- rabbit_networking:connections()"
-      named = "[{client_properties, Named}] <- [catch rabbit_networking:connection_info(Connection, [client_properties])]"
+      named =
+        "[{client_properties, Named}] <- [catch rabbit_networking:connection_info(Connection, [client_properties])]"
       is_ours = %(is_list(Named) andalso lists:member({<<"connection_name">>, longstr, <<"#{user}">>}, Named))
-      broker.control("eval", %([rabbit_networking:close_connection(Connection, "a test") || #{all}, #{named}, #{is_ours}].))
+      broker.control(
+        "eval", %([rabbit_networking:close_connection(Connection, "a test") || #{all}, #{named}, #{is_ours}].)
+      )
     end
 
-    # Makes Bunny 3 unregister a channel that the broker closes in a recovery after the recovery. The thread of
-    # the recovery holds the lock of channels, from a line on that only Bunny 3 logs.
+    # Makes Bunny 3 unregister a channel that the broker closes in a recovery after the recovery.
+    # The thread of the recovery holds the lock of channels, from a line on that only Bunny 3 logs.
     def unregister_late(connection)
       lock = connection.instance_variable_get(:@channel_mutex)
       patient.fetch(:logger).define_singleton_method(:debug) do |text = nil, &block|
@@ -189,7 +194,8 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
   end
 
   { "subscribe" => ->(client, handler) { client.retrier.subscribe(handler, threads: 2) },
-    "wrap" => ->(client, handler) { client.instance_variable_set(:@handler, handler) && client.begin } }.each do |name, consume|
+    "wrap" => ->(client, handler) { client.instance_variable_set(:@handler, handler) && client.begin } }
+    .each do |name, consume|
     it "R4-3: by #{name} acknowledges nothing on a channel that a handler is closing" do
       other_runs = Queue.new
       is_closed = Queue.new
@@ -202,7 +208,8 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
           is_closed << message.delivery_info.channel.close
         else
           other_runs << true
-          until_true { broker.channel.queue_declare(queue, passive: true).consumer_count.zero? } # the broker has closed it
+          # The broker has closed it.
+          until_true { broker.channel.queue_declare(queue, passive: true).consumer_count.zero? }
         end
       end
       connected(BunnyClient, proxy.url, queue, nil, **options, threads: 2) do |client|
@@ -263,7 +270,8 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
     let(:hasty) { { continuation_timeout: 300 } }
     let(:seen) { Queue.new }
 
-    # Waits until each message is handled. The connection of the consumer that got no answer holds none of them.
+    # Waits until each message is handled. The connection of the consumer that got no answer holds
+    # none of them.
     def handled(*bodies)
       until_true { (bodies - Array.new(seen.size) { seen.pop.tap { |body| seen << body } }).empty? }
     end

@@ -9,7 +9,8 @@ rescue LoadError
   nil # spans are left out
 end
 
-# A handler that fails, is late, is parked: exactly the events, metrics and spans that there should be.
+# A handler that fails, is late, is parked: exactly the events, metrics and spans that there should
+# be.
 RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
   include Live
 
@@ -47,7 +48,9 @@ RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
   end
 
   def value(name, *labels)
-    line = metrics.text.lines.find { |each| each.start_with?(name) && labels.all? { |label| each.include?(%("#{label}")) } }
+    line = metrics.text.lines.find do |each|
+      each.start_with?(name) && labels.all? { |label| each.include?(%("#{label}")) }
+    end
     line && line.split.last.to_f
   end
 
@@ -87,7 +90,9 @@ RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
 
   { "Bunny" => BunnyClient, "Kicks" => KicksClient }.each do |name, client|
     it "over #{name} is each event once, what it adds up to, and a span for each attempt", long: further?(client) do
-      consuming(client, URL, queue, traced, policy: QUICK, namespace: namespace, on_event: listeners) { expect_what_is_seen }
+      consuming(client, URL, queue, traced, policy: QUICK, namespace: namespace, on_event: listeners) do
+        expect_what_is_seen
+      end
     end
   end
 
@@ -103,7 +108,8 @@ RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
     consuming(SubscribedClient, URL, queue, method(:handle), policy: QUICK, namespace: namespace,
                                                              on_event: [told.method(:push), metrics]) do |consumer|
       expect(metrics.text).to include(%(backhop_consumers_ready{queue="#{queue}"} 1\n))
-      consumer.channel.default_exchange.publish("well", routing_key: queue) # a connection is blocked once it has published
+      # A connection is blocked once it has published.
+      consumer.channel.default_exchange.publish("well", routing_key: queue)
       told_until { |event| event.name == :succeeded }
       broker.control("set-alarm")
       consumer.channel.default_exchange.publish("well", routing_key: queue)
@@ -141,7 +147,8 @@ RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
   end
 
   { "Bunny" => :consuming, "a worker" => :running }.each do |name, way|
-    it "over #{name} is how many copies are not confirmed, and none once they are", :long, *(:worker if way == :running) do
+    it "over #{name} is how many copies are not confirmed, and none once they are", :long,
+       *(:worker if way == :running) do
       skip "BACKHOP_BROKER_CTL is not set" unless ENV["BACKHOP_BROKER_CTL"]
       begun, gate = Array.new(2) { Queue.new }
       handler = lambda do |_|
@@ -162,8 +169,9 @@ RSpec.describe "What is seen of messages", skip: NEEDS_BROKER do
         broker.control("clear-alarm")
       end
       topology = Backhop::Topology.new(queue, policy: QUICK, namespace: namespace)
-      next consuming(BunnyClient, URL, queue, handler, policy: QUICK, namespace: namespace, on_event: handing, &block) if
-        way == :consuming
+      if way == :consuming
+        next consuming(BunnyClient, URL, queue, handler, policy: QUICK, namespace: namespace, on_event: handing, &block)
+      end
 
       running(Backhop::Worker.new(URL, topology: topology, on_event: handing), handler, &block)
     end

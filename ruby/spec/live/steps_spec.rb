@@ -25,9 +25,11 @@ module Steps
              "publish" => Backhop::PublishError, "unpublished" => Backhop::PublishError }.freeze
   WORDS = { "{work_queue}" => "work_queue: :quorum", "{verify_mode}" => "mode: :verify",
             "{no_retry_after}" => "max_retry_after: 0", "{definitions}" => "topology.definitions" }.freeze
-  LEVELS = { Logger::DEBUG => "debug", Logger::INFO => "info", Logger::WARN => "warning", Logger::ERROR => "error" }.freeze
-  SAME = %i[exchange routing_key queue content_type content_encoding correlation_id reply_to type app_id priority message_id id
-            attempt max_attempts].freeze
+  LEVELS = {
+    Logger::DEBUG => "debug", Logger::INFO => "info", Logger::WARN => "warning", Logger::ERROR => "error"
+  }.freeze
+  SAME = %i[exchange routing_key queue content_type content_encoding correlation_id reply_to type app_id priority
+            message_id id attempt max_attempts].freeze
   OF_EVENT = %i[id attempt attempts count reason breaker connection error_class error_text].freeze
 
   module_function
@@ -61,7 +63,8 @@ module Steps
       "body" => message.body.b, "headers" => Marshal.load(Marshal.dump(own)), "redelivered" => message.redelivered?,
       "last_attempt" => message.last_attempt?, "timestamp" => message.timestamp&.to_i,
       "last_error" => message.last_error.to_s, "last_delay_ms" => ms(message.last_delay),
-      "failed" => !message.first_failure.nil?, "attempts" => message.history.attempts, "crashes" => message.history.crashes
+      "failed" => !message.first_failure.nil?, "attempts" => message.history.attempts,
+      "crashes" => message.history.crashes
     )
   end
 
@@ -69,15 +72,17 @@ module Steps
   def values(event)
     OF_EVENT.to_h { |name| [name.to_s, event.public_send(name)] }.merge(
       "error_class" => event.error_class.to_s, "delay_ms" => ms(event.delay), "level" => LEVELS[event.level],
-      "is_error" => event.error.is_a?(Exception), "has_delay" => event.delay.positive?, "has_duration" => !event.duration.nil?,
-      "has_lateness" => !event.lateness.nil?, "has_deferrals" => event.deferrals.to_i.positive?
+      "is_error" => event.error.is_a?(Exception), "has_delay" => event.delay.positive?,
+      "has_duration" => !event.duration.nil?, "has_lateness" => !event.lateness.nil?,
+      "has_deferrals" => event.deferrals.to_i.positive?
     )
   end
 
   # Returns the cases of a carrier. `each` makes some of one.
   def of(name)
     own = FILE["cases"].select do |story|
-      story["of"].include?(KINDS[name]) && story.fetch("without", {}).keys.none? { |key| File.fnmatch(key, "ruby/#{name}") }
+      story["of"].include?(KINDS[name]) &&
+        story.fetch("without", {}).keys.none? { |key| File.fnmatch(key, "ruby/#{name}") }
     end
     own.flat_map do |story|
       next [story] unless story["each"]
@@ -445,7 +450,8 @@ module Steps
 
     def counted(_) = expect(@wrong).to(be_empty)
 
-    # Calls that were permitted before it opened may end later: two rounds of handlers. Then come probes.
+    # Calls that were permitted before it opened may end later: two rounds of handlers. Then come
+    # probes.
     def spared(sent)
       most = 3 + (2 * [@kind == "wrap" ? 100 : 20, sent].min) + ((now - @began) / 0.3) + 2
       expect(@downs).to be <= most

@@ -12,8 +12,9 @@ require "backhop/kicks"
 URL = ENV.fetch("AMQP_URL", "").chomp("/")
 VERSION = ENV.fetch("BACKHOP_BROKER_VERSION", "4.3").split(".").map(&:to_i)
 NEEDS_BROKER = ("AMQP_URL is not set: tests/broker/broker run 4.3 -- ..." if URL.empty?)
-# Bunny's patience: if it gives up at a recovery, as for a queue without a leader, a consumer is lost for good.
-# Half the patience for an answer, as a recovery does not begin before one that is lost with its connection is given up.
+# Bunny's patience: if it gives up at a recovery, as for a queue without a leader, a consumer is
+# lost for good. Half the patience for an answer, as a recovery does not begin before one that is
+# lost with its connection is given up.
 PATIENT = { continuation_timeout: PATIENCE * 500, write_timeout: PATIENCE, logger: Logger.new(IO::NULL) }.freeze
 QUICK = Backhop::Policy.new(initial: 0.1, jitter: :none, max: 0.2, max_attempts: 3, max_retry_after: 0)
 
@@ -66,8 +67,8 @@ class Broker
     @connection.send_frameset(frames, @channel)
   end
 
-  # Publishes a message until the broker takes it. It refuses some (basic.nack) while it makes a quorum queue of the name of one
-  # that was deleted a moment before.
+  # Publishes a message until the broker takes it. It refuses some (basic.nack) while it makes a
+  # quorum queue of the name of one that was deleted a moment before.
   def insist(body, queue)
     channel = @connection.create_channel
     channel.confirm_select
@@ -78,7 +79,8 @@ class Broker
     channel.close
   end
 
-  # Publishes a message with a header of so many tables, each in another, which amq-protocol could not encode.
+  # Publishes a message with a header of so many tables, each in another, which amq-protocol could
+  # not encode.
   def publish_deep(body, queue, levels)
     table = levels.times.reduce("".b) { |inner, _| "\x01aF".b + [inner.bytesize].pack("N") + inner }
     header = "\x04deepF".b + [table.bytesize].pack("N") + table
@@ -89,7 +91,8 @@ class Broker
     @connection.transport.write(frames.join)
   end
 
-  # Counts the messages that are ready; nil if the queue is missing. A busy broker may report 0 for a quorum queue.
+  # Counts the messages that are ready; nil if the queue is missing. A busy broker may report 0 for
+  # a quorum queue.
   def count(queue)
     @channel.queue_declare(queue, passive: true).message_count
   rescue Bunny::NotFound
@@ -122,8 +125,8 @@ class Broker
     delete_all(names.fetch(:queue, []), names.fetch(:exchange, []))
   end
 
-  # Deletes queues and exchanges in one write. The broker answers the last one alone: an answer to each took
-  # half of the time of many examples.
+  # Deletes queues and exchanges in one write. The broker answers the last one alone: an answer to
+  # each took half of the time of many examples.
   def delete_all(queues, exchanges = [])
     frames = queues.map { |name| AMQ::Protocol::Queue::Delete.encode(@channel.id, name, false, false, true) }
     frames += exchanges.map { |name| AMQ::Protocol::Exchange::Delete.encode(@channel.id, name, false, true) }
@@ -138,7 +141,8 @@ class Broker
     system(ENV.fetch("BACKHOP_BROKER_CTL"), *arguments, out: IO::NULL, exception: true)
   end
 
-  # As an administrator does by `rabbitmqctl import_definitions`, which wants a file that the broker can see.
+  # As an administrator does by `rabbitmqctl import_definitions`, which wants a file that the broker
+  # can see.
   def import(definitions)
     control("eval", %(rabbit_definitions:import_raw(base64:decode(<<"#{[definitions].pack("m0")}">>)).))
   end
@@ -197,7 +201,8 @@ class Proxy
   # From now on the client receives nothing, while the broker does.
   def hold = @gate.synchronize { @is_held = true }
 
-  # Holds the answers to the next consumer, and all that follows on its connection. Other connections pass.
+  # Holds the answers to the next consumer, and all that follows on its connection. Other
+  # connections pass.
   def hold_consumer = @is_armed = true
 
   # Returns true if a consumer waits for its answer.
@@ -294,7 +299,8 @@ end
 
 # Helpers that the clients share.
 module Client
-  # A queue that exists. Bunny 3 would declare it after a recovery as it is described here, and so with other arguments.
+  # A queue that exists. Bunny 3 would declare it after a recovery as it is described here, and so
+  # with other arguments.
   def self.queue(channel, name)
     queue = channel.queue(name, no_declare: true)
     registry = channel.connection.topology_registry if channel.connection.respond_to?(:topology_registry)
@@ -416,7 +422,8 @@ end
 
 CLIENTS = { "Bunny" => BunnyClient, "Bunny with a pool" => PoolClient, "Kicks" => KicksClient }.freeze
 
-# Returns true for a carrier whose code path another one has: its examples are left to the long profile.
+# Returns true for a carrier whose code path another one has: its examples are left to the long
+# profile.
 def further?(client) = client != BunnyClient && client != SubscribedClient
 
 # Lets time pass for Backhop at once.

@@ -47,11 +47,14 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
   it "keeps properties and headers, with the types that Bunny cannot tell" do
     headers = {
       "text" => "grün", "binary" => "\xFF\x00".b, "minus" => -4711, "true" => true, "nothing" => nil, "real" => 1.5,
-      "single" => AMQ::Protocol::Float32Bit.new(0.25), "moment" => Time.utc(2026), "list" => [1, { "a" => [] }], "empty" => {}
+      "single" => AMQ::Protocol::Float32Bit.new(0.25), "moment" => Time.utc(2026), "list" => [1, { "a" => [] }],
+      "empty" => {}
     }
-    properties = { content_type: "text/plain", priority: 3, correlation_id: "c", message_id: "1", timestamp: 1_767_323_045,
-                   type: "kind", app_id: "shop" }
-    broker.publish("body", name, headers: headers, delivery_mode: 2, user_id: "guest", expiration: "600000", **properties)
+    properties = { content_type: "text/plain", priority: 3, correlation_id: "c", message_id: "1",
+                   timestamp: 1_767_323_045, type: "kind", app_id: "shop" }
+    broker.publish(
+      "body", name, headers: headers, delivery_mode: 2, user_id: "guest", expiration: "600000", **properties
+    )
     handler = Running::Handler.new(IOError.new("507 queue is full"))
     first = second = nil
     running(worker, handler) do
@@ -166,7 +169,8 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
       expect(worker.state_reason).to include("RabbitMQ")
     end
     expect(worker.state).to eq(:stopped)
-    expect { worker.ready }.to raise_error(Backhop::StateError, /\Athe worker has stopped and cannot become ready; run it/)
+    expect { worker.ready }
+      .to raise_error(Backhop::StateError, /\Athe worker has stopped and cannot become ready; run it/)
   end
 
   it "raises to who awaits it why it cannot start" do
@@ -214,8 +218,9 @@ RSpec.describe Backhop::Worker, :worker, skip: NEEDS_BROKER do
     expect { until_true { log.string.include?("its handler ended after the worker had stopped") } }.not_to raise_error
   end
 
+  unusual = Class.new(Exception) # rubocop:disable Lint/InheritException
   { "calls Thread.exit" => -> { Thread.exit }, "throws to an outer tag" => -> { throw :none_such },
-    "raises a subclass of Exception" => -> { raise Class.new(Exception), "no" } }.each do |what, ending| # rubocop:disable Lint/InheritException
+    "raises a subclass of Exception" => -> { raise unusual, "no" } }.each do |what, ending|
     it "RT3: counts an attempt where a handler #{what}, and goes on with as many threads" do
       taken = Running::Inbox.new
       handler = lambda do |message|

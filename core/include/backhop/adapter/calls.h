@@ -5,10 +5,10 @@
  * acknowledgement arrived. The broker then delivers the message again. A second call would be a duplicate, and a second
  * copy a second line of retries. The C worker has the same rule.
  *
- *     channel = bh_calls_open_channel(calls);               // when a channel begins to consume
+ *     channel = bh_calls_open_channel(calls);                  // a channel begins to consume
  *     bh_calls_arrive(calls, channel, history, queue, body, redelivered, now_ms, &arrival);
- *     bh_calls_end(calls, arrival.call, action, now_ms);    // once the message is settled, or its copy is confirmed
- *     bh_calls_lose_channel(calls, channel, most, now_ms);  // when it is closed, or its consumer was cancelled
+ *     bh_calls_end(calls, arrival.call, action, now_ms);       // its message is settled, or its copy is confirmed
+ *     bh_calls_lose_channel(calls, channel, prefetch, now_ms); // it is closed, or its consumer was cancelled
  *
  * Hold a delivery of BH_ARRIVAL_WAIT. When the call arrival.call has ended, call bh_calls_arrive for it again.
  *
@@ -32,6 +32,8 @@ BH_BEGIN_DECLS
 #define BH_CALLS_RANDOM_BYTES 16
 #define BH_CALLS_MOST 4096                /* calls that run, and calls that have ended: so many of each are kept */
 #define BH_CALLS_KEPT_MS INT64_C(7200000) /* so long a call is kept. Consumer timeouts are 30 minutes by default */
+#define BH_CALLS_PREFETCHES 2             /* acknowledgements of so many prefetches can be lost with a channel */
+#define BH_CALLS_CLOSED (-1)              /* in place of a prefetch: the broker has all acknowledgements */
 
 /* The kind of an arrival, and the fields of bh_arrival that it uses. */
 typedef enum bh_arrival_kind {
@@ -86,11 +88,13 @@ BH_API void bh_calls_end(bh_calls *self, int64_t call, bh_action action, int64_t
  * Call it if the channel or its connection is closed. Call it also if the broker has cancelled the consumer: from
  * RabbitMQ 4.3 on, a consumer timeout does that.
  *
- * most: how many of the channel's last acknowledgements the broker may not have. It has all before, as it sends no more
- * messages than the prefetch. Give twice the prefetch, as the next consumer of a channel has a prefetch of its own.
- * Give BH_CALLS_MOST if there is no prefetch, and 0 if the broker has confirmed that the channel is closed.
+ * The broker may not have the last BH_CALLS_PREFETCHES * prefetch acknowledgements. It has all before, as it sends no
+ * more messages than the prefetch; the next consumer of a channel has a prefetch of its own.
+ *
+ * prefetch: of the channel's consumers. 0: none, or unknown; then all acknowledgements may be lost, BH_CALLS_MOST at
+ * most. BH_CALLS_CLOSED: the broker has confirmed that the channel is closed.
  */
-BH_API void bh_calls_lose_channel(bh_calls *self, int64_t channel, int64_t most, int64_t now_ms);
+BH_API void bh_calls_lose_channel(bh_calls *self, int64_t channel, int64_t prefetch, int64_t now_ms);
 
 BH_END_DECLS
 

@@ -16,7 +16,10 @@ const CONNECTION_CLOSE_OK = 10 << 16 | 51
 const ARRIVAL = Symbol('arrival') // of node-amqp's messages: { connection, payload, chunks }
 const taps = new WeakMap() // by node-amqp's connection
 
-/** Returns the Tap of node-amqp's connection. Throws an ArgumentError if `client` is no such connection. */
+/**
+ * Returns the Tap of node-amqp's connection. Throws an ArgumentError if `client` is no such
+ * connection.
+ */
 function tapOf (client) {
   if (typeof client?.generateChannelId !== 'function') {
     throw new ArgumentError('this is no connection of node-amqp: give the result of createConnection')

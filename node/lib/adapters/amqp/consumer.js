@@ -3,7 +3,7 @@
 
 const { ConnectionFailedError } = require('../../errors')
 const { BaseConsumer, LOSS_CHANNEL, LOSS_CONSUMER } = require('../consumer')
-const { UNKNOWN_ACKS } = require('./message')
+const { PREFETCH } = require('./message')
 
 const ARGUMENTS = { 'x-priority': 0 } // a stream refuses them: BH_CONSUME_ARGUMENT of declaring.h
 
@@ -72,7 +72,7 @@ class Consumer extends BaseConsumer {
   }
 
   #consume (queue, resolve) {
-    queue[UNKNOWN_ACKS] = 2 * this.#prefetch // as the broker sends no more before it has the others
+    queue[PREFETCH] = this.#prefetch
     const listener = this.#retrier._listener({
       signal: this.signal, handle: this.#handle, flow: this.flow, settled: this._settled
     })
@@ -100,7 +100,9 @@ class Consumer extends BaseConsumer {
   }
 }
 
-/** Subscribes with ARGUMENTS. node-amqp itself sends none; it writes at once, as the queue is open. */
+/**
+ * Subscribes with ARGUMENTS. node-amqp itself sends none; it writes at once, as the queue is open.
+ */
 function subscribe (queue, options, listener) {
   const { connection } = queue
   const { _sendMethod: send } = connection

@@ -18,8 +18,8 @@
  * types: int16, uint8, uint16, uint32, and a nested table with a header named hasOwnProperty.
  *
  * Make the connection with
- * `clientProperties: { capabilities: { "connection.blocked": true, consumer_cancel_notify: true } }`.
- * Otherwise the broker does not report that it blocks publishes, or that it cancels a consumer.
+ * `clientProperties: { capabilities: { "connection.blocked": true, consumer_cancel_notify: true }
+ * }`. Otherwise the broker does not report that it blocks publishes, or that it cancels a consumer.
  * See backhop/amqplib for its warnings.
  *
  * @packageDocumentation
@@ -85,15 +85,15 @@ export class Retrier extends BaseRetrier {
    *
    * If the handler resolves or returns, the message is acknowledged. If it throws, the message is
    * retried or parked. A delivery of another queue, or of a subscription without `ack: true`, is
-   * not settled, and causes a warning. While a breaker is open, your consumer goes on: its messages are
-   * held, and after 30 s they wait in a wait queue. Once a minute the retrier looks for the return
-   * exchange, as a {@link Consumption} does.
+   * not settled, and causes a warning. While a breaker is open, your consumer goes on: its messages
+   * are held, and after 30 s they wait in a wait queue. Once a minute the retrier looks for the
+   * return exchange, as a {@link Consumption} does.
    */
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   wrap (handle: Handler): (payload: any, headers: any, deliveryInfo: any, incoming: any) => Promise<void>
   /**
-   * Returns the message for a handler that you call yourself. A breaker does not see this call. Pass it to `settle` afterwards. Emits
-   * delivered, and does not check the poison guard.
+   * Returns the message for a handler that you call yourself. A breaker does not see this call.
+   * Pass it to `settle` afterwards. Emits delivered, and does not check the poison guard.
    *
    * @param incoming the fourth argument of a subscribed listener
    */

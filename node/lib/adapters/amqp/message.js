@@ -4,12 +4,12 @@
 const { DELIVERY_COUNT, ID } = require('../../decider')
 const { Message: BaseMessage } = require('../../message')
 const { debug } = require('../../log')
-const { MOST } = require('../earlier')
+const { CLOSED } = require('../earlier')
 const { ORIGINAL } = require('../retrier')
 const { encode, numberOf } = require('./properties')
 
-/** The key under which a queue of node-amqp has the number of its acknowledgements that the broker may not have. */
-const UNKNOWN_ACKS = Symbol('unknownAcks')
+/** The key under which a queue of node-amqp has its prefetch, or CLOSED once all is settled. */
+const PREFETCH = Symbol('prefetch')
 
 /** A delivery to settle on the channel and the connection that it came by, and on no other. */
 class Original {
@@ -57,8 +57,8 @@ class SubscribedOriginal extends Original {
     return this.decoded.entries.some(({ name }) => name === header)
   }
 
-  get unknownAcks () {
-    return this.connection.isOrderly ? 0 : this.incoming.queue[UNKNOWN_ACKS] ?? MOST
+  get lostPrefetch () {
+    return this.connection.isOrderly ? CLOSED : this.incoming.queue[PREFETCH] ?? 0
   }
 
   /** An object that stands for the channel. */
@@ -118,4 +118,4 @@ class Message extends BaseMessage {
   }
 }
 
-module.exports = { GotOriginal, Message, SubscribedOriginal, UNKNOWN_ACKS }
+module.exports = { GotOriginal, Message, PREFETCH, SubscribedOriginal }

@@ -11,10 +11,11 @@ const { once } = require('node:events')
 
 const { ArgumentError, ConnectionFailedError } = require('../../errors')
 const { handler } = require('../../checks')
+const { CLOSED } = require('../earlier')
 const { BaseRetrier } = require('../retrier')
 const { ARRIVAL, tapOf } = require('./connection')
 const { Consumer } = require('./consumer')
-const { GotOriginal, Message, SubscribedOriginal, UNKNOWN_ACKS } = require('./message')
+const { GotOriginal, Message, PREFETCH, SubscribedOriginal } = require('./message')
 const { decode, pairsOf } = require('./properties')
 
 class Retrier extends BaseRetrier {
@@ -139,7 +140,7 @@ class Retrier extends BaseRetrier {
   #close (queue) {
     this.#cancelled.delete(queue)
     if (queue.state !== 'open') return
-    queue[UNKNOWN_ACKS] = 0 // all is settled before
+    queue[PREFETCH] = CLOSED // all is settled before
     queue.close('drained')
   }
 

@@ -33,8 +33,8 @@ class Consumer extends BaseConsumer {
 
   async _subscribe () {
     const channel = await this.#connection.openConsuming()
-    // RabbitMQ 4.3 may still deliver to a consumer that it cancelled for the consumer timeout. amqplib
-    // closes the connection if it has forgotten the consumer.
+    // RabbitMQ 4.3 may still deliver to a consumer that it cancelled for the consumer timeout.
+    // amqplib closes the connection if it has forgotten the consumer.
     channel.unregisterConsumer = () => {}
     const { queue } = this.#retrier.topology
     let why = 'the channel was closed'
@@ -77,7 +77,7 @@ class Consumer extends BaseConsumer {
   #cancelled (channel) {
     this.#channel = undefined
     const settler = settlerOf(channel)
-    earlier.cancelled(settler, settler.most)
+    earlier.cancelled(settler, settler.prefetch)
     settler.whenSettled(() => this.#retrier._close(channel))
     this._lost(LOSS_CONSUMER)
   }

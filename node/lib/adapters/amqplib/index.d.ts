@@ -115,9 +115,9 @@ export class Retrier extends BaseRetrier {
    * Returns a callback for `channel.consume` (without noAck) that hands each message to `handle`.
    *
    * If the handler resolves or returns, the message is acknowledged. If it throws, the message is
-   * retried or parked. While a breaker is open, your consumer goes on: its messages are held, and after
-   * 30 s they wait in a wait queue. Once a minute the retrier looks for the return exchange, as a
-   * {@link Consumption} does.
+   * retried or parked. While a breaker is open, your consumer goes on: its messages are held, and
+   * after 30 s they wait in a wait queue. Once a minute the retrier looks for the return exchange,
+   * as a {@link Consumption} does.
    *
    * @param options `channel`: the channel that consumes; default: the retrier's. `cancelled`:
    *   called if the broker cancels the consumer, for example because the queue is deleted. amqplib
@@ -138,8 +138,8 @@ export class Retrier extends BaseRetrier {
    */
   errorHandler (): (channel: Channel, incoming: AmqplibMessage, error: unknown) => void
   /**
-   * Returns the message for a handler that you call yourself. A breaker does not see this call. Pass it to `settle` afterwards. Emits
-   * delivered, and does not check the poison guard.
+   * Returns the message for a handler that you call yourself. A breaker does not see this call.
+   * Pass it to `settle` afterwards. Emits delivered, and does not check the poison guard.
    *
    * @param channel the channel that it came by; default: the retrier's
    */

@@ -33,8 +33,8 @@ class Original {
     return messageId !== undefined || headers?.[ID] !== undefined
   }
 
-  get unknownAcks () {
-    return this.#settler.unknownAcks(this.connection)
+  get lostPrefetch () {
+    return this.#settler.lostPrefetch(this.connection)
   }
 
   /** An object that stands for the channel. */
@@ -60,8 +60,8 @@ class Original {
 }
 
 /**
- * The message that a handler gets. Headers are parsed on first access. A handler may change `fields` and
- * `properties`, so the history is read before the message shows them.
+ * The message that a handler gets. Headers are parsed on first access. A handler may change
+ * `fields` and `properties`, so the history is read before the message shows them.
  */
 class Message extends BaseMessage {
   #history

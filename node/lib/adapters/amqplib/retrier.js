@@ -56,7 +56,7 @@ class Retrier extends BaseRetrier {
   _listener (channel, { signal, handle, flow, prefetch, settled }) {
     const connection = connectionOf(channel)
     const settler = this.#settler(channel)
-    settler.most = 2 * prefetch // as the broker sends no more before it has the others
+    settler.prefetch = prefetch
     settler.settled = settled
     return incoming => {
       settler.deliver(incoming.fields.deliveryTag)

@@ -3,7 +3,7 @@
 
 const { errorMonitor } = require('node:events')
 
-const { MOST } = require('../earlier')
+const { CLOSED } = require('../earlier')
 const { isOpen } = require('./client')
 
 // Methods of a channel and their further arguments: (allUpTo, requeue) of nack, (requeue) of
@@ -39,7 +39,7 @@ class Settler {
   #channel
   #last = 0 // delivery tag; they count from 1
   #open = new Set() // delivery tags, ascending
-  most = MOST // acknowledgements that the broker may not have if the channel is lost
+  prefetch = 0 // of the channel's consumer; 0: unknown
   settled // called at each ack or reject that is written
   #hasFailed = false // whether the broker closed the channel
   #isShared = false
@@ -56,10 +56,10 @@ class Settler {
     return isOpen(this.#channel)
   }
 
-  /** How many of the last acknowledgements the broker may not have, once the channel is closed. */
-  unknownAcks ({ isOpen, isBlocked, reason }) {
+  /** Returns the prefetch; CLOSED if the channel was closed in order. */
+  lostPrefetch ({ isOpen, isBlocked, reason }) {
     const isOrderly = !this.#hasFailed && (isOpen || !(reason || isBlocked))
-    return isOrderly ? 0 : this.most
+    return isOrderly ? CLOSED : this.prefetch
   }
 
   /** Records a delivery. Call it for each, in the order of their tags. */

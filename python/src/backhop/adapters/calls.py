@@ -103,16 +103,19 @@ class Calls:
         for go_on in waiting:
             go_on()
 
-    def lose_channel(self, deliveries: Deliveries, most: int, *, is_closed: bool) -> None:
-        """Records that the last ``most`` acknowledgements of a channel may be lost."""
+    def lose_channel(self, deliveries: Deliveries, prefetch: int, *, is_closed: bool) -> None:
+        """Records that acknowledgements of a channel may be lost.
+
+        :param prefetch: of the channel; or BH_CALLS_CLOSED: the broker has all acknowledgements
+        """
         with self._lock:
             if is_closed:
                 self._channels.discard(deliveries)
-            for message, action in deliveries.take_acks() if most else ():
+            for message, action in deliveries.take_acks() if prefetch != c.BH_CALLS_CLOSED else ():
                 call = self._arrive(message, deliveries, False)[1]
                 c.Calls_end(self._calls, call, action, now_ms())
             self._keep_in_hand(deliveries)
-            c.Calls_lose_channel(self._calls, deliveries.number, most, now_ms())
+            c.Calls_lose_channel(self._calls, deliveries.number, prefetch, now_ms())
 
 
 CALLS = Calls()
@@ -128,22 +131,24 @@ class Deliveries:
     its messages become calls only if the channel is lost, or when a redelivery arrives.
 
     :param subscription: of its consumer; None under ``wrap``
+    :param prefetch: of its consumer; 0: unknown
     """
 
     __slots__ = (
         "_acks",
         "_bytes",
+        "_most",
         "in_hand",
         "is_doubtful",
-        "most",
         "number",
+        "prefetch",
         "subscription",
     )
 
     def __init__(self, subscription: c.Subscription | None, prefetch: int) -> None:
         self.subscription = subscription
-        # The next consumer of a channel has a prefetch of its own.
-        self.most = 2 * (prefetch or _PREFETCH)
+        self.prefetch = prefetch
+        self._most = c.BH_CALLS_PREFETCHES * (prefetch or _PREFETCH)  # acknowledgements to keep
         self.is_doubtful = False
         self.in_hand: set[Message] = set()
         """Messages whose calls run, and are not kept yet."""
@@ -156,7 +161,7 @@ class Deliveries:
         acks = self._acks
         acks.append((message, action))
         self._bytes += len(message.body)
-        while len(acks) > self.most or (self._bytes > _MOST_BYTES and len(acks) > 1):
+        while len(acks) > self._most or (self._bytes > _MOST_BYTES and len(acks) > 1):
             self._bytes -= len(acks.popleft()[0].body)
 
     def take_acks(self) -> list[tuple[Message, int]]:
@@ -169,7 +174,7 @@ class Deliveries:
     def lose(self) -> None:
         """Records that the broker may not have its last acknowledgements, also of later ones."""
         self.is_doubtful = True
-        CALLS.lose_channel(self, self.most, is_closed=False)
+        CALLS.lose_channel(self, self.prefetch, is_closed=False)
 
     def close(self, *, is_orderly: bool) -> None:
         """Records its end.
@@ -177,4 +182,5 @@ class Deliveries:
         :param is_orderly: whether the broker has confirmed that it is closed
         """
         all_arrived = is_orderly and not self.is_doubtful
-        CALLS.lose_channel(self, 0 if all_arrived else self.most, is_closed=True)
+        prefetch = c.BH_CALLS_CLOSED if all_arrived else self.prefetch
+        CALLS.lose_channel(self, prefetch, is_closed=True)

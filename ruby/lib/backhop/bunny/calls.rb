@@ -26,8 +26,8 @@ module Backhop
       # Returns the number of calls in other threads.
       def size = @lock.synchronize { others }
 
-      # Waits until no call runs in another thread. Returns false if that takes longer than until the
-      # deadline; nil: no limit.
+      # Waits until no call runs in another thread. Returns false if that takes longer than until
+      # the deadline; nil: no limit.
       def wait(deadline_ms)
         @lock.synchronize do
           @draining << Thread.current

@@ -5,7 +5,8 @@ module Backhop
     # Extends a consumer, and notes that the broker cancelled it.
     # @api private
     module CancelNoted
-      # Bunny calls it in a thread of the pool, just after it has removed the consumer from the channel.
+      # Bunny calls it in a thread of the pool, just after it has removed the consumer from the
+      # channel.
       def handle_cancellation(basic_cancel)
         @is_cancelled_by_broker = true
         super

@@ -2,8 +2,8 @@
 
 module Backhop
   module Bunny
-    # Logs advice if the broker closes a channel because a delivery was settled twice. Notes when the application begins
-    # to close a channel.
+    # Logs advice if the broker closes a channel because a delivery was settled twice. Notes when
+    # the application begins to close a channel.
     # @api private
     class ChannelWatch
       def initialize(topology)

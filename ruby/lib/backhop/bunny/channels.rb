@@ -15,8 +15,9 @@ module Backhop
       MOST_WAIT_MS = 1000
       private_constant :IS_BUNNY2, :LOCK, :MOST_WAIT_MS
 
-      # Extends a channel: a handler may close it while another thread settles a message. Bunny marks the channel
-      # as closed after the broker's answer. The broker closes the connection if a settlement follows the close.
+      # Extends a channel: a handler may close it while another thread settles a message. Bunny
+      # marks the channel as closed after the broker's answer. The broker closes the connection if a
+      # settlement follows the close.
       module Closable
         def self.extended(channel)
           channel.backhop_settling = Mutex.new
@@ -51,8 +52,8 @@ module Backhop
         def backhop_settle(&settle) = @backhop_settling.synchronize(&settle)
       end
 
-      # Extends a channel. After a lost connection, Bunny 2 may not open a channel again, because the
-      # recovery of another channel failed. The status of the channel is "open" all the same.
+      # Extends a channel. After a lost connection, Bunny 2 may not open a channel again, because
+      # the recovery of another channel failed. The status of the channel is "open" all the same.
       module Opened
         include Closable
 
@@ -68,8 +69,8 @@ module Backhop
           end
         end
 
-        # Bunny also calls this when it has opened the channel again, with a new pool that has Bunny's own limit: see
-        # {Channels.open}.
+        # Bunny also calls this when it has opened the channel again, with a new pool that has
+        # Bunny's own limit: see {Channels.open}.
         def basic_consume_with(consumer)
           work_pool.instance_variable_set(:@shutdown_timeout, nil)
           transport = connection.transport
@@ -85,16 +86,16 @@ module Backhop
         # Returns true while a consumer waits for the broker's answer.
         def asking? = @is_asking ? true : false
 
-        # Returns true if the broker has not answered a consumer in time. Bunny would take a late answer for the answer to
-        # the next request.
+        # Returns true if the broker has not answered a consumer in time. Bunny would take a late
+        # answer for the answer to the next request.
         def doubtful? = @is_doubtful ? true : false
 
         # Returns true if the broker has confirmed a consumer on the current transport.
         def consumed? = here? && @consumed_on.equal?(@opened_on)
 
-        # Marks a channel that another one replaces. No handler acknowledges a message on it from now on:
-        # RabbitMQ 4.3 cancels a consumer that held a message too long, and ignores its acknowledgement.
-        # After a lost connection, Bunny does not restore its consumer.
+        # Marks a channel that another one replaces. No handler acknowledges a message on it from
+        # now on: RabbitMQ 4.3 cancels a consumer that held a message too long, and ignores its
+        # acknowledgement. After a lost connection, Bunny does not restore its consumer.
         def retire
           @is_retired = true
           tags = consumers.keys
@@ -131,19 +132,21 @@ module Backhop
           connection.backhop_lock = Monitor.new
         end
 
-        # Held while a channel is opened or closed. Bunny frees the number of a closed channel several times:
-        # another thread must not get it in between.
+        # Held while a channel is opened or closed. Bunny frees the number of a closed channel
+        # several times: another thread must not get it in between.
         attr_accessor :backhop_lock
 
-        # Ends the connection of a recovery that failed. Bunny closes its socket, but a thread waits for the same socket.
-        # So the system keeps the connection open for two minutes, and the broker keeps the messages that it sent there.
+        # Ends the connection of a recovery that failed. Bunny closes its socket, but a thread waits
+        # for the same socket. So the system keeps the connection open for two minutes, and the
+        # broker keeps the messages that it sent there.
         def initialize_transport
           @reader_loop&.stop
           Channels.shut(@transport)
           super
         end
 
-        # Notes that Bunny 2 opens the channels again. After a time-out it connects once more, and does so again.
+        # Notes that Bunny 2 opens the channels again. After a time-out it connects once more, and
+        # does so again.
         def recover_channels
           @is_backhop_restoring = true
           super
@@ -156,8 +159,9 @@ module Backhop
 
         def backhop_restoring? = @is_backhop_restoring ? true : false
 
-        # Lets Bunny's own thread handle the broker's close of a channel without Bunny's lock of channels. A thread
-        # that opens or closes another channel has this lock, and waits for Bunny's own thread.
+        # Lets Bunny's own thread handle the broker's close of a channel without Bunny's lock of
+        # channels. A thread that opens or closes another channel has this lock, and waits for
+        # Bunny's own thread.
         def handle_frame(number, method)
           return super unless method.is_a?(AMQ::Protocol::Channel::Close)
 
@@ -172,15 +176,16 @@ module Backhop
           Thread.new { forget(channel) }
         end
 
-        # Ignores a delivery that the broker sent after it closed the channel. Bunny 2's thread would end.
+        # Ignores a delivery that the broker sent after it closed the channel. Bunny 2's thread
+        # would end.
         def handle_frameset(number, frames)
           super if find_channel(number)
         end
 
         private
 
-        # Unregisters the channels that the broker closed during the recovery. Bunny 3 marks all channels that are
-        # registered as open.
+        # Unregisters the channels that the broker closed during the recovery. Bunny 3 marks all
+        # channels that are registered as open.
         def mark_channels_after_recovery!
           @channel_mutex.synchronize do
             @channels.values.select(&:closed?).each { |channel| unregister_channel(channel) }
@@ -223,16 +228,20 @@ module Backhop
 
         # Opens a channel. Raises ConnectionFailedError if that is not possible.
         #
-        # First it waits until channels that the broker closed are unregistered. After a time-out it gives up the
-        # connection, as Bunny would take a late answer for the answer to the next opening.
+        # First it waits until channels that the broker closed are unregistered. After a time-out it
+        # gives up the connection, as Bunny would take a late answer for the answer to the next
+        # opening.
         #
-        # Bunny does not wait for the threads of the channel's pool when its consumer is cancelled or its connection is
-        # closed. It would wait up to 60 s for a handler that never ends, and Bunny 2 sometimes for an idle thread too.
+        # Bunny does not wait for the threads of the channel's pool when its consumer is cancelled
+        # or its connection is closed. It would wait up to 60 s for a handler that never ends, and
+        # Bunny 2 sometimes for an idle thread too.
         def open(connection, threads = 1)
           guard(connection).backhop_lock.synchronize do
             wait_for_closing(connection)
             transport = connection.transport
-            connection.create_channel(nil, threads, false, nil).extend(Opened).tap { |channel| channel.opened_on = transport }
+            channel = connection.create_channel(nil, threads, false, nil).extend(Opened)
+            channel.opened_on = transport
+            channel
           rescue ::Timeout::Error
             shut(transport) unless connection.blocked? # the broker does not answer while it blocks the connection
             raise
@@ -244,10 +253,12 @@ module Backhop
         # Returns true if Bunny makes the connection again, and has not opened its channels yet.
         # Bunny 3 goes on to return true while it calls the application's callbacks.
         def recovering?(connection)
-          connection.status != :open || (IS_BUNNY2 && (connection.recovering_from_network_failure? || restoring?(connection)))
+          connection.status != :open ||
+            (IS_BUNNY2 && (connection.recovering_from_network_failure? || restoring?(connection)))
         end
 
-        # Ends a connection. Bunny's thread that reads it finds that at once, which it does not if its socket is closed.
+        # Ends a connection. Bunny's thread that reads it finds that at once, which it does not if
+        # its socket is closed.
         def shut(transport)
           transport&.socket&.to_io&.shutdown
         rescue IOError, SystemCallError
@@ -289,7 +300,8 @@ module Backhop
 
         def restoring?(connection) = connection.is_a?(Guarded) && connection.backhop_restoring?
 
-        # Waits until Bunny's thread has unregistered the channels that the broker closed, for a second at most.
+        # Waits until Bunny's thread has unregistered the channels that the broker closed, for a
+        # second at most.
         def wait_for_closing(connection)
           end_ms = Times.monotonic_ms + MOST_WAIT_MS
           channels = connection.instance_variable_get(:@channels)

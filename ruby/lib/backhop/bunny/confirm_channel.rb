@@ -105,7 +105,9 @@ module Backhop
         @exchanges[name] ||= exchange(name).tap do |exchange|
           exchange.on_return do |info, properties, _body|
             id = (properties.headers || {})["backhop-id"].to_s.b
-            @listener.notify(:returned, self, info.exchange.b, info.routing_key.b, id, "#{info.reply_code} #{info.reply_text}")
+            @listener.notify(
+              :returned, self, info.exchange.b, info.routing_key.b, id, "#{info.reply_code} #{info.reply_text}"
+            )
           end
         end
       end

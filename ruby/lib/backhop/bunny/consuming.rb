@@ -5,10 +5,12 @@ module Backhop
     # How a retrier takes the deliveries of a consumer and calls a handler.
     # @api private
     module Consuming
-      # Returns a message for the handler. Returns nil if a call of an earlier delivery runs or was enough. Also
-      # returns nil if the poison guard delayed or parked the message, or if it cannot be read.
+      # Returns a message for the handler. Returns nil if a call of an earlier delivery runs or was
+      # enough. Also returns nil if the poison guard delayed or parked the message, or if it cannot
+      # be read.
       #
-      # @yieldparam message [Message] in a thread of Bunny's pool: a call that ran has ended, see {#look_up}
+      # @yieldparam message [Message] in a thread of Bunny's pool: a call that ran has ended, see
+      #   {#look_up}
       # @api private
       def arrived(delivery_info, properties, payload, &again)
         look_up(message_of(delivery_info, properties, payload), &again)
@@ -36,8 +38,8 @@ module Backhop
         nil
       end
 
-      # Returns true if a handler may get the message now. If the breaker of its key is open, the message
-      # waits without an attempt.
+      # Returns true if a handler may get the message now. If the breaker of its key is open, the
+      # message waits without an attempt.
       # @api private
       def admit(message)
         return true unless @breaker&.by_key?
@@ -71,7 +73,8 @@ module Backhop
 
       # Acknowledges a message whose call ended at an earlier delivery. Returns nil.
       #
-      # @param action [Integer] of the call. Only a success has its events again: the first ones may be missing
+      # @param action [Integer] of the call. Only a success has its events again: the first ones may
+      #   be missing
       def settle_again(message, action)
         if action == Native::BH_ACTION_ACK
           @listeners.emit_message(:delivered, message)
@@ -88,8 +91,8 @@ module Backhop
         pool.submit { again.call(message) } if pool.running? && !message.original.gone?
       end
 
-      # Returns a lambda that calls the handler with a message and settles it. It raises only exceptions
-      # that end the program.
+      # Returns a lambda that calls the handler with a message and settles it. It raises only
+      # exceptions that end the program.
       def handling_of(handler, limit = HandlerLimit::NONE)
         handle = Checks.callable(handler, "the handler")
         arity = (handle.respond_to?(:arity) ? handle : handle.method(:call)).arity

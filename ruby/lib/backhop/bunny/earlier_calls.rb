@@ -2,24 +2,23 @@
 
 module Backhop
   module Bunny
-    # Which deliveries need no call of their handler, because an earlier delivery of their message had one. The
-    # core's calls decide that; this module reports what happens to Bunny's channels.
+    # Which deliveries need no call of their handler, because an earlier delivery of their message
+    # had one. The core's calls decide that; this module reports what happens to Bunny's channels.
     #
-    # All retriers share this object, because a message can come back by another connection. A forked child forgets the
-    # calls of its parent: it does not see their ends.
+    # All retriers share this object, because a message can come back by another connection. A
+    # forked child forgets the calls of its parent: it does not see their ends.
     # @api private
     module EarlierCalls
       RANDOM_BYTES = 16
-      PREFETCHES = 2 # the next consumer of a channel has a prefetch of its own
 
-      # A channel on one transport: Bunny opens it again on the next one. `cancelled` has a number for each
-      # consumer that the broker cancelled: further deliveries of it are lost, too.
+      # A channel on one transport: Bunny opens it again on the next one. `cancelled` has a number
+      # for each consumer that the broker cancelled: further deliveries of it are lost, too.
       Known = Struct.new(:channel, :transport, :number, :cancelled) do
         def gone? = closing? || !transport.open? || !transport.equal?(channel.connection.transport)
 
         def closing? = channel.respond_to?(:backhop_closing?) ? channel.backhop_closing? : channel.closed?
       end
-      private_constant :RANDOM_BYTES, :PREFETCHES, :Known
+      private_constant :RANDOM_BYTES, :Known
 
       @lock = Mutex.new
       @pid = nil
@@ -29,8 +28,8 @@ module Backhop
         # Looks for an earlier call of a message.
         #
         # @yield later, once the earlier call has ended
-        # @return [Integer, Symbol, nil] nil: call the handler, and then {#ended}; :wait: it runs; else the action
-        #   of the call
+        # @return [Integer, Symbol, nil] nil: call the handler, and then {#ended}; :wait: it runs;
+        #   else the action of the call
         def arrive(message, &again)
           return unless message.identified?
 
@@ -68,15 +67,16 @@ module Backhop
         #
         # @param is_orderly [Boolean] whether the broker gets all acknowledgements before
         def closed(channel, is_orderly: false)
-          synchronize { leave(@known[channel], is_orderly ? 0 : most(channel)) }
+          synchronize { leave(@known[channel], is_orderly ? Native::BH_CALLS_CLOSED : prefetch_of(channel)) }
         end
 
-        # Records that the broker has cancelled a consumer. RabbitMQ 4.3 does so if it held a message too long.
+        # Records that the broker has cancelled a consumer. RabbitMQ 4.3 does so if it held a
+        # message too long.
         def cancelled(channel, tag)
           synchronize do
             next unless (known = @known[channel])
 
-            lose(known.number, most(channel))
+            lose(known.number, prefetch_of(channel))
             known.number = native.open_channel
             known.cancelled[tag] = native.open_channel
           end
@@ -106,11 +106,12 @@ module Backhop
           number = known.cancelled[message.consumer_tag]
           found = native.arrive(number || known.number, history, message.queue, message.arrived_body,
                                 message.redelivered? ? 1 : 0, Times.monotonic_ms)
-          lose(number, 0) if number
+          lose(number, Native::BH_CALLS_CLOSED) if number
           found
         end
 
-        # Returns the channel of a delivery; nil if it is not kept, or if Bunny has opened it again since.
+        # Returns the channel of a delivery; nil if it is not kept, or if Bunny has opened it again
+        # since.
         def known_of(original)
           known = @known[original.channel]
           known if known&.transport.equal?(original.transport)
@@ -123,20 +124,17 @@ module Backhop
 
         def leave_gone = @known.each_value.select(&:gone?).each { |known| leave(known) }
 
-        def leave(known, most = known && most(known.channel))
+        def leave(known, prefetch = known && prefetch_of(known.channel))
           return unless known
 
           @known.delete(known.channel)
-          lose(known.number, most)
+          lose(known.number, prefetch)
         end
 
-        def lose(number, most) = native.lose_channel(number, most, Times.monotonic_ms)
+        def lose(number, prefetch) = native.lose_channel(number, prefetch, Times.monotonic_ms)
 
-        # Returns how many acknowledgements of a channel the broker may not have.
-        def most(channel)
-          prefetch = channel.prefetch_count.to_i
-          prefetch.zero? ? Native::BH_CALLS_MOST : PREFETCHES * prefetch
-        end
+        # Returns 0 if the channel has no prefetch.
+        def prefetch_of(channel) = channel.prefetch_count.to_i
       end
     end
     private_constant :EarlierCalls

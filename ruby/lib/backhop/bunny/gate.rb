@@ -2,10 +2,12 @@
 
 module Backhop
   module Bunny
-    # Executes the flow of a breaker for one consumer. Messages that no handler may get yet are held here.
+    # Executes the flow of a breaker for one consumer. Messages that no handler may get yet are held
+    # here.
     #
-    # Threads with a free handler call {#take}. A thread of the gate calls {#look}, once a second at least:
-    # the breaker can change by hand, or by another of its consumers. It ends with the consumer.
+    # Threads with a free handler call {#take}. A thread of the gate calls {#look}, once a second at
+    # least: the breaker can change by hand, or by another of its consumers. It ends with the
+    # consumer.
     # @api private
     class Gate
       LOOK_AFTER_MS = 100 # while a held message waits for a free handler
@@ -57,7 +59,8 @@ module Backhop
 
       # Executes the steps that are due.
       #
-      # @return [Message, nil] the oldest held message, with its permit; nil if no handler may get one
+      # @return [Message, nil] the oldest held message, with its permit; nil if no handler may get
+      #   one
       def take
         message = next_call { next_message }
         oldest = @lock.synchronize do
@@ -121,7 +124,9 @@ module Backhop
       # Gets the next step, with the lock.
       def step
         # The broker delivers the others again.
-        EarlierCalls.ended(@held.shift.original, Native::BH_ACTION_NONE) until @held.empty? || @held.first.original.here?
+        until @held.empty? || @held.first.original.here?
+          EarlierCalls.ended(@held.shift.original, Native::BH_ACTION_NONE)
+        end
         return [Native::BH_FLOW_REST] if @is_over
 
         now_ms = Times.monotonic_ms
@@ -137,7 +142,8 @@ module Backhop
 
       def busy? = @most && @running >= @most
 
-      # Returns the oldest message with its permit; nil if another consumer of the breaker was faster.
+      # Returns the oldest message with its permit; nil if another consumer of the breaker was
+      # faster.
       def next_message
         permit = @breaker.permit(@held.first)
         return unless permit.granted?
@@ -165,7 +171,8 @@ module Backhop
         end
       end
 
-      # Starts the gate's thread, with the lock, if it is needed. Wakes it if it would look too late.
+      # Starts the gate's thread, with the lock, if it is needed. Wakes it if it would look too
+      # late.
       def start_thread
         if @thread&.alive?
           @sooner.signal if next_ms < @until_ms
@@ -178,7 +185,8 @@ module Backhop
       # Returns when to look again, with the lock.
       def next_ms = @held.empty? ? @due_ms : [@due_ms, Times.monotonic_ms + LOOK_AFTER_MS].min
 
-      # Returns true if no message can come, with the lock. The channel of a Subscription can be another one later.
+      # Returns true if no message can come, with the lock. The channel of a Subscription can be
+      # another one later.
       def over?
         return true if @is_over
         return false if @changed || @held.any?
@@ -209,17 +217,18 @@ module Backhop
         end
       end
 
-      # Settles the held messages of a consumer that is gone. If the application cancelled the consumer, the
-      # messages return to their queue. If the broker did so, the queue may be deleted: then copies wait.
+      # Settles the held messages of a consumer that is gone. If the application cancelled the
+      # consumer, the messages return to their queue. If the broker did so, the queue may be
+      # deleted: then copies wait.
       def leave_consumer
         cancelled, left = @lock.synchronize { take_gone }
         cancelled.each { |message| @retrier.defer(message, LEFT_SECONDS) }
         left.each { |message| message.original.settle(:requeue) }
       end
 
-      # Takes the held messages of consumers that the broker cancelled, and that the application cancelled, with
-      # the lock. Bunny removes a consumer just before it reports a cancel of the broker. So a message is the
-      # application's only at the second look.
+      # Takes the held messages of consumers that the broker cancelled, and that the application
+      # cancelled, with the lock. Bunny removes a consumer just before it reports a cancel of the
+      # broker. So a message is the application's only at the second look.
       def take_gone
         return [[], []] unless gone?(@held.first)
 
@@ -241,8 +250,8 @@ module Backhop
     end
     private_constant :Gate
 
-    # The gates of a retrier, each as long as its consumer keeps it. They are not in a WeakMap: Ruby 3.1 crashes
-    # if a thread iterates over one.
+    # The gates of a retrier, each as long as its consumer keeps it. They are not in a WeakMap: Ruby
+    # 3.1 crashes if a thread iterates over one.
     # @api private
     class Gates
       def initialize

@@ -9,10 +9,10 @@ module Backhop
       attr_reader :gate
 
       # @param handle [#call] handles and settles a message
-      # @param runner [#call, nil] called in a thread of Bunny's pool if held messages can be handled;
-      #   default: {#run}
-      # @param again [#call, nil] called in a thread of Bunny's pool with a message that waited for an earlier call
-      #   of it; default: {#call_again}
+      # @param runner [#call, nil] called in a thread of Bunny's pool if held messages can be
+      #   handled; default: {#run}
+      # @param again [#call, nil] called in a thread of Bunny's pool with a message that waited for
+      #   an earlier call of it; default: {#call_again}
       # @param changed [#call, nil] see {Gate#initialize}
       def initialize(retrier, handle, runner: nil, again: nil, changed: nil)
         @retrier = retrier
@@ -46,8 +46,8 @@ module Backhop
         @gate.hold(message) ? run : message.original.settle(:requeue)
       end
 
-      # Runs a handler in the pool of the message's channel. A pool with a backlog has jobs that do so.
-      # A channel without a consumer has no pool: then the message came by queue.pop.
+      # Runs a handler in the pool of the message's channel. A pool with a backlog has jobs that do
+      # so. A channel without a consumer has no pool: then the message came by queue.pop.
       def wake(message, is_free)
         pool = message.delivery_info.channel.work_pool
         if !pool.running?

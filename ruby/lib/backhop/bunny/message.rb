@@ -29,7 +29,8 @@ module Backhop
       # @return [History] the message's past, from its headers
       def history
         @history ||= @decider.read(exchange: @arrived[0], routing_key: @arrived[1],
-                                   properties: arrived_properties.slice(*PROPERTIES), headers: arrived_properties[:headers])
+                                   properties: arrived_properties.slice(*PROPERTIES),
+                                   headers: arrived_properties[:headers])
       end
 
       # Returns the properties as they arrived, as an object of its own: changing it does not change

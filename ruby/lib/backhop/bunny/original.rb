@@ -43,7 +43,8 @@ module Backhop
 
       # Returns true if it can still be settled. Otherwise the broker delivers the message again.
       def here?
-        !@is_stale && !Channels.closing?(@channel) && @transport.open? && @transport.equal?(@channel.connection.transport)
+        !@is_stale && !Channels.closing?(@channel) && @transport.open? &&
+          @transport.equal?(@channel.connection.transport)
       end
 
       # Returns true if another delivery arrived on the same channel of the same transport.

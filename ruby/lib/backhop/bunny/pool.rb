@@ -14,7 +14,8 @@ module Backhop
         start(pool, index) if index
       end
 
-      # Starts a thread in place of each one that another thread has killed or raised into while it was idle. Returns how many.
+      # Starts a thread in place of each one that another thread has killed or raised into while it
+      # was idle. Returns how many.
       def self.revive(pool)
         return 0 unless pool.running?
 

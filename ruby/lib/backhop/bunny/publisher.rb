@@ -100,7 +100,8 @@ module Backhop
         @retired.reject! { |channel| @copies.each_value.none? { |copy| copy.original.on?(channel) } && channel.release }
       end
 
-      # Closes its channel if nothing is pending, and calls `done`. The next copy opens another channel.
+      # Closes its channel if nothing is pending, and calls `done`. The next copy opens another
+      # channel.
       def rest(done)
         return unless @channel && size.zero? && @connection.open? && !@connection.blocked?
 
@@ -190,7 +191,8 @@ module Backhop
       def closed_by_application?
         return true if @connection.closing? || @connection.manually_closed?
 
-        # Between these two states Bunny's +close+ is +:not_connected+, as is a recovery that failed.
+        # Between these two states Bunny's +close+ is +:not_connected+, as is a recovery that
+        # failed.
         @connection.status == :not_connected && !@connection.recovering_from_network_failure?
       end
 
@@ -214,7 +216,8 @@ module Backhop
         count = size
         ending = Native.bh_ending_of(@channel.reply_code)
         if @ledger.close_publisher(@channel.number, ending, Times.monotonic_ms) == 1
-          emit(:unavailable, connection: "publish", cause: @reason, error: ChannelClosedError.new(@reason), count: count)
+          error = ChannelClosedError.new(@reason)
+          emit(:unavailable, connection: "publish", cause: @reason, error: error, count: count)
         end
         @channel = nil
         @retrier.doubt if ending == Native::BH_ENDING_MISSING
@@ -278,8 +281,8 @@ module Backhop
         @retrier.emit_refused(copy.plan.id, error, copy.plan.attempts)
       end
 
-      # Opens the confirm channel. Bunny has opened the channels of a lost connection again by now, or
-      # does not do so: they are closed or forgotten.
+      # Opens the confirm channel. Bunny has opened the channels of a lost connection again by now,
+      # or does not do so: they are closed or forgotten.
       def open
         @channel = ConfirmChannel.new(@connection, @retrier.topology, @listener) { Core.made(@ledger.open_publisher) }
         @lost.each(&:close).clear
@@ -304,7 +307,9 @@ module Backhop
       # Ends the replays. Messages whose copies are not confirmed stay parked.
       def end_replays(error)
         replays = @copies.select { |_, copy| copy.replayed }
-        close_channels(@channels.select { |_, each| replays.each_value.any? { |copy| copy.original.beside?(each) } }.keys)
+        close_channels(
+          @channels.select { |_, each| replays.each_value.any? { |copy| copy.original.beside?(each) } }.keys
+        )
         end_copies(replays.keys).each { |copy| copy.replayed.call(error) }
       end
 
@@ -348,7 +353,9 @@ module Backhop
         delay = Times.seconds(delay_ms)
         text = @ledger.text(plan.exchange, plan.routing_key, @reason, @retrier.forgotten)
         error = Status.error(status, text)
-        return emit(event, text: text, error: error, id: plan.id, attempts: plan.attempts, delay: delay) unless copy.replayed
+        unless copy.replayed
+          return emit(event, text: text, error: error, id: plan.id, attempts: plan.attempts, delay: delay)
+        end
 
         return copy.replayed.call(error) if event == :refused
 

@@ -74,7 +74,8 @@ module Backhop
         end
       end
 
-      # Notes that the topology is declared. The publisher need not be woken for that, unless copies wait.
+      # Notes that the topology is declared. The publisher need not be woken for that, unless copies
+      # wait.
       def declared
         @lock.synchronize do
           @notices |= [[:declared]]
@@ -97,7 +98,8 @@ module Backhop
         true
       end
 
-      # Has the channel closed that publishes, if nothing is pending. Waits for that, a second at most.
+      # Has the channel closed that publishes, if nothing is pending. Waits for that, a second at
+      # most.
       def rest
         return if Thread.current.equal?(@thread) # in a listener of an event
 

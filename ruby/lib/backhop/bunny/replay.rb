@@ -26,8 +26,8 @@ module Backhop
         [@count, @error || e]
       end
 
-      # Replays from the unroutable queue alone. Returns the number of replayed messages, and of messages of
-      # other work queues, which stay.
+      # Replays from the unroutable queue alone. Returns the number of replayed messages, and of
+      # messages of other work queues, which stay.
       def call_unroutable
         Channels.raising_lost do
           channel = Channels.open(@connection)

@@ -50,9 +50,9 @@ module Backhop
       # @raise [StrategyError] if the strategy cannot serve the policy, or a breaker by key
       # @raise [InvalidNameError] if a name is invalid
       def initialize(channel, queue: nil, policy: nil, topology: nil, strategy: nil, queue_type: nil, namespace: nil,
-                     series: nil, stripes: nil, work_queue: nil, work_queue_arguments: nil, mode: :create, never: [], only: [],
-                     policies: {}, legacy_counter: nil, wait_queues: [], confirm_timeout: 30, back_off: nil, breaker: nil,
-                     on_event: nil, clock: Time.method(:now), random: Random.method(:urandom))
+                     series: nil, stripes: nil, work_queue: nil, work_queue_arguments: nil, mode: :create, never: [],
+                     only: [], policies: {}, legacy_counter: nil, wait_queues: [], confirm_timeout: 30, back_off: nil,
+                     breaker: nil, on_event: nil, clock: Time.method(:now), random: Random.method(:urandom))
         unless channel.respond_to?(:connection)
           raise InvalidArgumentError, "channel is #{Text.shown(channel)}: give a Bunny::Channel, as " \
                                       "connection.create_channel gives it"
@@ -64,11 +64,13 @@ module Backhop
                            work_queue_arguments:)
         raise InvalidNameError, "Bunny cannot declare a queue with a line break" if made.queue.b.match?(/[\r\n]/)
 
-        super(made, mode:, never:, only:, policies:, legacy_counter:, wait_queues:, back_off:, breaker:, on_event:, clock:,
-                    random:)
+        super(made, mode:, never:, only:, policies:, legacy_counter:, wait_queues:, back_off:, breaker:, on_event:,
+                    clock:, random:)
         timeout_ms = Checks.time(confirm_timeout, "confirm_timeout", (1..Times::HOUR_MS))
         @connection = channel.connection
-        raise InvalidArgumentError, "the connection has no thread: make it without threaded: false" unless @connection.threaded?
+        unless @connection.threaded?
+          raise InvalidArgumentError, "the connection has no thread: make it without threaded: false"
+        end
 
         Channels.guard(@connection)
         @declared = Declared.of(@connection)
@@ -129,8 +131,8 @@ module Backhop
       #
       # After Bunny's own recovery it goes on. If the broker closes the channel or cancels the
       # consumer, it declares and subscribes again. Once a minute it looks for the return exchange.
-      # With mode :create it declares the topology if the exchange is missing; it emits :unavailable.
-      # Before you close the connection, call {#drain}.
+      # With mode :create it declares the topology if the exchange is missing; it emits
+      # :unavailable. Before you close the connection, call {#drain}.
       #
       # A handler that raises SystemExit, Interrupt or another SignalException ends the
       # subscription, and the exception is raised in the main thread.
@@ -169,8 +171,8 @@ module Backhop
       # and more. Another handler gets Bunny's delivery_info, properties and payload, and the
       # message as an optional fourth parameter.
       #
-      # With a breaker, messages are held while it is not closed, and wait without an attempt if it stays
-      # open. The consumer is yours, so it is not cancelled.
+      # With a breaker, messages are held while it is not closed, and wait without an attempt if it
+      # stays open. The consumer is yours, so it is not cancelled.
       #
       # @param handler [#call, nil] the handler, unless you give a block
       # @return [Proc]
@@ -266,13 +268,14 @@ module Backhop
         @publisher.pending
       end
 
-      # Cancels the subscriptions of this retrier, and returns messages that a breaker holds to the queue.
-      # Then waits until all handlers have ended, including handlers of {#wrap} and {#process}, every copy is
-      # confirmed and its original is acknowledged. A handler that calls it does not wait for itself.
-      # The channels that the retrier opened are closed; it opens others if you use it again.
+      # Cancels the subscriptions of this retrier, and returns messages that a breaker holds to the
+      # queue. Then waits until all handlers have ended, including handlers of {#wrap} and
+      # {#process}, every copy is confirmed and its original is acknowledged. A handler that calls
+      # it does not wait for itself. The channels that the retrier opened are closed; it opens
+      # others if you use it again.
       #
-      # If a handler of {#wrap} never ends, Bunny's consumer.cancel waits up to 60 s for it. To give up earlier:
-      # Thread.new { consumer.cancel }.join(20).
+      # If a handler of {#wrap} never ends, Bunny's consumer.cancel waits up to 60 s for it. To give
+      # up earlier: Thread.new { consumer.cancel }.join(20).
       #
       # @param timeout [Numeric, String, nil] the limit for all of it: seconds, or "20s"; nil: no
       #   limit
@@ -346,8 +349,8 @@ module Backhop
         Process.pid != @pid || @connection.closed? || !(@connection.open? || @connection.automatically_recover?)
       end
 
-      # Looks for the return exchange if a minute has passed. The broker answers nothing while it blocks
-      # the connection.
+      # Looks for the return exchange if a minute has passed. The broker answers nothing while it
+      # blocks the connection.
       # @api private
       def look_if_due
         return if mode == :none || Channels.recovering?(@connection) || @connection.blocked?
@@ -361,7 +364,8 @@ module Backhop
         @publisher.check_silence(@connection.blocked?) unless Channels.recovering?(@connection)
       end
 
-      # Looks for the return exchange. If it is missing, declares the topology if {#declare} did so before.
+      # Looks for the return exchange. If it is missing, declares the topology if {#declare} did so
+      # before.
       #
       # @return [Error, nil]
       # @api private
@@ -369,8 +373,8 @@ module Backhop
         with_declaring { |declaring, declarer| declaring.look(look_mode, &declarer) }
       end
 
-      # Replays this work queue's messages in the unroutable queue, unless that is not due. A thread of its
-      # own does so, because it waits for confirms.
+      # Replays this work queue's messages in the unroutable queue, unless that is not due. A thread
+      # of its own does so, because it waits for confirms.
       #
       # @param error [Error, nil] the result of {#look}
       # @api private
@@ -415,7 +419,8 @@ module Backhop
         @publisher.publish(copy(@decider.replay(message.history), message, replayed))
       end
 
-      # Returns the gate of a consumer of the application; nil without a breaker, and if it is by key.
+      # Returns the gate of a consumer of the application; nil without a breaker, and if it is by
+      # key.
       #
       # @param most [Integer, nil] see {Gate#initialize}
       # @yieldparam message [Message] see {Gate#initialize}; likewise is_free
@@ -465,8 +470,8 @@ module Backhop
 
       private
 
-      # Returns the held messages to the queue, in a thread of its own. If the connection is lost, Bunny recovers it
-      # in the thread that finds that.
+      # Returns the held messages to the queue, in a thread of its own. If the connection is lost,
+      # Bunny recovers it in the thread that finds that.
       def return_held(deadline_ms)
         return unless @breaker
 

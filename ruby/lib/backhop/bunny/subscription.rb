@@ -4,9 +4,9 @@ module Backhop
   module Bunny
     # A consumer of the work queue, on a channel of its own.
     #
-    # After Bunny's own recovery it goes on. A thread declares and subscribes again if Bunny did not open
-    # the channel, the broker closed it, or the broker cancelled the consumer. It retries without end. The
-    # core's subscription decides when; this class executes its steps.
+    # After Bunny's own recovery it goes on. A thread declares and subscribes again if Bunny did not
+    # open the channel, the broker closed it, or the broker cancelled the consumer. It retries
+    # without end. The core's subscription decides when; this class executes its steps.
     class Subscription
       LOOK_AFTER = 0.5 # seconds: how often the thread looks for a lost channel
       RANDOM_BYTES = 8
@@ -97,7 +97,8 @@ module Backhop
       #
       # @param timeout [Numeric, String, nil] the limit: seconds, or "20s"; nil: no limit
       # @return [self]
-      # @raise [WaitTimeoutError] it does not consume in that time; the text has the state and its reason
+      # @raise [WaitTimeoutError] it does not consume in that time; the text has the state and its
+      #   reason
       # @raise [StateError] it is cancelled, or a handler ended the program
       # @raise [InvalidArgumentError] the timeout is no time or negative
       def ready(timeout = nil)
@@ -108,8 +109,8 @@ module Backhop
         self
       end
 
-      # @return [Symbol] :starting, :ready, :reconnecting, :paused (the broker blocks the connection,
-      #   or the breaker is not closed) or :stopped
+      # @return [Symbol] :starting, :ready, :reconnecting, :paused (the broker blocks the
+      #   connection, or the breaker is not closed) or :stopped
       def state = @health.state
 
       # @return [String, nil] the text of the event that led to the state
@@ -220,8 +221,8 @@ module Backhop
       end
 
       def end_program(error)
-        @retrier.emit(:cancelled, connection: "consume", cause: Outcomes.text(error), error: Status.error(StateError.status),
-                                  count: 0)
+        @retrier.emit(:cancelled, connection: "consume", cause: Outcomes.text(error),
+                                  error: Status.error(StateError.status), count: 0)
         finish(state_reason)
         HandlerCall.raise_in_main(error)
       end
@@ -247,11 +248,14 @@ module Backhop
         return if count.zero?
 
         queue = @retrier.topology.queue
-        Backhop.log(Logger::WARN) { "another thread ended #{count} idle threads of queue #{queue.inspect}: they are replaced" }
+        Backhop.log(Logger::WARN) do
+          "another thread ended #{count} idle threads of queue #{queue.inspect}: they are replaced"
+        end
       end
 
-      # Ends the subscription. A thread of its own returns the held messages and cancels the consumer: during an alarm
-      # the broker does not answer. If the connection is lost, Bunny recovers it in the thread that finds that.
+      # Ends the subscription. A thread of its own returns the held messages and cancels the
+      # consumer: during an alarm the broker does not answer. If the connection is lost, Bunny
+      # recovers it in the thread that finds that.
       #
       # @param text [String, nil] the reason
       def finish(text = nil)
@@ -316,7 +320,8 @@ module Backhop
         LOOK_AFTER
       end
 
-      # Executes steps until none is due. Returns when the next one is due, in ms, or BH_SUBSCRIPTION_NEVER.
+      # Executes steps until none is due. Returns when the next one is due, in ms, or
+      # BH_SUBSCRIPTION_NEVER.
       def execute_steps(is_first: false)
         loop do
           may_subscribe = is_first || may_subscribe? ? 1 : 0
@@ -354,12 +359,13 @@ module Backhop
           @retrier.emit(:cancelled, connection: "consume", error: Status.error(status), count: 0)
         else
           error = @error.is_a?(Error) ? @error : ConnectionFailedError.new(Outcomes.text(@error))
-          @retrier.emit(:unavailable, connection: "consume", cause: Outcomes.text(@error), delay: Times.seconds(delay_ms),
-                                      error: error, count: 0)
+          @retrier.emit(:unavailable, connection: "consume", cause: Outcomes.text(@error),
+                                      delay: Times.seconds(delay_ms), error: error, count: 0)
         end
       end
 
-      # Closes, once cancelled, its channels: each when its handlers have ended and its copies are confirmed.
+      # Closes, once cancelled, its channels: each when its handlers have ended and its copies are
+      # confirmed.
       def close_all
         until @retrier.lost?
           are_done = @lock.synchronize { @is_consumer_gone && @busy.empty? }
@@ -378,8 +384,8 @@ module Backhop
         end
       end
 
-      # Cancels the consumer, or consumes again, as the breaker needs it. Bunny's own cancel would wait for
-      # the handlers and end the threads of the pool.
+      # Cancels the consumer, or consumes again, as the breaker needs it. Bunny's own cancel would
+      # wait for the handlers and end the threads of the pool.
       def follow_gate
         return unless @gate && @gate.cancelled? != @is_absent && !Channels.recovering?(@connection)
 
@@ -425,7 +431,8 @@ module Backhop
       def follow_recovery
         lose(Native::BH_LOSS_CONNECTION)
         @looks ||= 0
-        return if Channels.recovering?(@connection) || !@connection.transport.open? || @retrier.outdated? || @channel.asking?
+        return if Channels.recovering?(@connection) || !@connection.transport.open?
+        return if @retrier.outdated? || @channel.asking?
 
         if !@is_cancelled && (@is_absent || @channel.consumed?)
           @transport = @connection.transport
@@ -452,8 +459,9 @@ module Backhop
         @retrier.retire(@channel)
       end
 
-      # Closes the channels whose copies are confirmed. Only this thread does so: if the broker refused a
-      # consumer at the same moment, Bunny would wait in vain for an answer. During a recovery Bunny opens them again.
+      # Closes the channels whose copies are confirmed. Only this thread does so: if the broker
+      # refused a consumer at the same moment, Bunny would wait in vain for an answer. During a
+      # recovery Bunny opens them again.
       def close_retired
         return if Channels.recovering?(@connection)
 

@@ -14,8 +14,9 @@ module Backhop
       least, over = VERSIONS.map { |each| Gem::Version.new(each) }
       return if Gem::Version.new(version).then { |found| found >= least && found.release < over }
 
-      raise VersionError, "Bunny #{version} is loaded, and Backhop #{Backhop::VERSION} works with Bunny from #{least} on and " \
-                          "below #{over}: have your Gemfile say gem \"bunny\", \">= #{least}\", \"< #{over}\""
+      raise VersionError,
+            "Bunny #{version} is loaded, and Backhop #{Backhop::VERSION} works with Bunny from #{least} on and " \
+            "below #{over}: have your Gemfile say gem \"bunny\", \">= #{least}\", \"< #{over}\""
     end
   end
 end

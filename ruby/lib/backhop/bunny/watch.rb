@@ -2,9 +2,9 @@
 
 module Backhop
   module Bunny
-    # Lets each retrier look for the return exchange and in the unroutable queue, once a minute, also if no
-    # message arrives. One thread does so for all retriers of the process, and ends with the last one. It
-    # keeps a retrier until its drain, or until its connection is closed.
+    # Lets each retrier look for the return exchange and in the unroutable queue, once a minute,
+    # also if no message arrives. One thread does so for all retriers of the process, and ends with
+    # the last one. It keeps a retrier until its drain, or until its connection is closed.
     #
     # Its retriers are not in a WeakMap: Ruby 3.1 crashes if a thread iterates over one.
     # @api private
@@ -33,7 +33,8 @@ module Backhop
           @lock.synchronize { @retriers.delete(retrier) }
         end
 
-        # Returns false if the thread has ended: the application killed it, or the process is a forked child.
+        # Returns false if the thread has ended: the application killed it, or the process is a
+        # forked child.
         def running? = @thread&.alive?
 
         private

@@ -11,8 +11,9 @@ module Backhop
     #
     #     class Purger
     #       include Sneakers::Worker
-    #       from_queue "cdn-purge", handler: Backhop::Kicks::Handler,
-    #                               backhop: { policy: Backhop::Policy.new(max_attempts: 8), never: [NoSuchSite] }
+    #       from_queue "cdn-purge", handler: Backhop::Kicks::Handler, backhop: {
+    #         policy: Backhop::Policy.new(max_attempts: 8), never: [NoSuchSite]
+    #       }
     #
     #       def work(payload)
     #         purge(payload)
@@ -20,13 +21,13 @@ module Backhop
     #       end
     #     end
     #
-    # | the worker's work              | result                                                        |
-    # |--------------------------------|---------------------------------------------------------------|
-    # | answers ack!                   | the message is acknowledged                                   |
-    # | raises, answers reject!, :error | the message is retried or parked, by RetryAfter, Park and Drop |
-    # | calls exit, is interrupted    | the main thread gets the exception, the message returns later |
-    # | answers requeue!               | the message returns to its queue now; no attempt is counted   |
-    # | answers anything else          | nothing: the worker settles the message itself                |
+    # | the worker's work       | result                                                         |
+    # |-------------------------|----------------------------------------------------------------|
+    # | answers ack!            | the message is acknowledged                                    |
+    # | raises, reject!, :error | the message is retried or parked, by RetryAfter, Park and Drop |
+    # | exits, is interrupted   | the main thread gets the exception, the message returns later  |
+    # | answers requeue!        | the message returns to its queue now; no attempt is counted    |
+    # | answers anything else   | nothing: the worker settles the message itself                 |
     #
     # The option backhop: is a Hash of the options of {Bunny::Retrier#initialize}, without the
     # queue. A worker with work_with_params(payload, delivery_info, metadata) finds the
@@ -35,8 +36,8 @@ module Backhop
     # Kicks' error reporters get what the worker raises. If this version of Kicks has middlewares,
     # they do not get RetryAfter, Park and Drop.
     #
-    # With a breaker, messages are held while it is not closed, and wait without an attempt if it stays
-    # open. The consumer is Kicks', so it is not cancelled.
+    # With a breaker, messages are held while it is not closed, and wait without an attempt if it
+    # stays open. The consumer is Kicks', so it is not cancelled.
     #
     # The poison guard delays or parks a message before the worker gets it. A delivery from before a
     # reconnect is never settled on the new connection. If the process ends, messages with

@@ -2,8 +2,8 @@
 
 module Backhop
   module Kicks
-    # Keeps RetryAfter, Park and Drop from Kicks' error reporters, and detects a worker that ends its
-    # thread.
+    # Keeps RetryAfter, Park and Drop from Kicks' error reporters, and detects a worker that ends
+    # its thread.
     # @api private
     class Middleware
       # Makes this the innermost middleware. Does nothing if this version of Kicks has no

@@ -9,8 +9,8 @@ module Backhop
     FIELDS = (0...Native::BH_FIELD_LAST).to_h { |field| [Native.bh_event_field(field).to_sym, field] }.freeze
     LEVELS = { Native::BH_LEVEL_DEBUG => Logger::DEBUG, Native::BH_LEVEL_INFO => Logger::INFO,
                Native::BH_LEVEL_WARNING => Logger::WARN, Native::BH_LEVEL_ERROR => Logger::ERROR }.freeze
-    READERS = %i[name queue text error error_text id attempt attempts deferrals delay lateness reason error_class duration
-                 recovery count connection host breaker traceparent].freeze
+    READERS = %i[name queue text error error_text id attempt attempts deferrals delay lateness reason error_class
+                 duration recovery count connection host breaker traceparent].freeze
     private_constant :KINDS, :NAMES, :FIELDS, :READERS
 
     # @api private

@@ -52,8 +52,8 @@ module Backhop
       [*@metrics, *@listeners.grep(Metrics)].each { |each| each.attach(source) }
     end
 
-    # Notifies the metrics that cannot read a gauge on demand that it may have changed: the number of
-    # unconfirmed copies or of ready consumers.
+    # Notifies the metrics that cannot read a gauge on demand that it may have changed: the number
+    # of unconfirmed copies or of ready consumers.
     def note_gauges
       @noting ||= @listeners.grep(Metrics)
       @noting.each do |each|
@@ -151,13 +151,13 @@ module Backhop
       log_error(:failed, message, error) unless error.nil? || FailureRules.of?(error, StandardError)
     end
 
-    # Logs an exception that an operator has to see, with its backtrace: at level ERROR, as the line of
-    # an event of this name.
+    # Logs an exception that an operator has to see, with its backtrace: at level ERROR, as the line
+    # of an event of this name.
     def log_error(name, message, error)
       native = Event.made(name)
       now_ms = Times.since_epoch(@clock.call)
-      Status.check(native.fill_message(Event.number(name), @queue, message.history.native, message.redelivered? ? 1 : 0, now_ms,
-                                       Outcomes.class_name(error), Outcomes.text(error), -1))
+      Status.check(native.fill_message(Event.number(name), @queue, message.history.native, message.redelivered? ? 1 : 0,
+                                       now_ms, Outcomes.class_name(error), Outcomes.text(error), -1))
     rescue *Outcomes::FAILURES # the message cannot be read
       Event.set(native, :error, Outcomes.text(error))
     ensure

@@ -4,7 +4,9 @@ module Backhop
   # Counters and histograms of the events of retriers and workers, without another library.
   #
   #     metrics = Backhop::Metrics.new
-  #     retrier = Backhop::Bunny::Retrier.new(channel, queue: "orders", policy: policy, on_event: metrics)
+  #     retrier = Backhop::Bunny::Retrier.new(
+  #       channel, queue: "orders", policy: policy, on_event: metrics
+  #     )
   #     metrics.text                         # what Prometheus scrapes
   #
   # One object can serve all retriers and workers. The number of label values is limited: ids and
@@ -15,7 +17,9 @@ module Backhop
 
     # A metric of the core's table.
     # @api private
-    Metric = Struct.new(:number, :kind, :name, :otel_name, :unit, :help, :labels, :otel_labels, :buckets, keyword_init: true)
+    Metric = Struct.new(
+      :number, :kind, :name, :otel_name, :unit, :help, :labels, :otel_labels, :buckets, keyword_init: true
+    )
 
     KINDS = { Native::BH_INSTRUMENT_COUNTER => :counter, Native::BH_INSTRUMENT_GAUGE => :gauge,
               Native::BH_INSTRUMENT_HISTOGRAM => :histogram }.freeze

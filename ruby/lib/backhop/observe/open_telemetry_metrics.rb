@@ -29,7 +29,9 @@ module Backhop
       def initialize(meter)
         @metrics = ObjectSpace::WeakMap.new
         metric = Metrics::UNCONFIRMED
-        meter.create_observable_gauge(metric.otel_name, callback: proc { value }, unit: metric.unit, description: metric.help)
+        meter.create_observable_gauge(
+          metric.otel_name, callback: proc { value }, unit: metric.unit, description: metric.help
+        )
       end
 
       def add(metrics) = @metrics[metrics] = true
@@ -46,7 +48,8 @@ module Backhop
     #
     #     Backhop::OpenTelemetryMetrics.bounds.each do |name, bounds|
     #       histogram = OpenTelemetry::SDK::Metrics::Aggregation::ExplicitBucketHistogram
-    #       OpenTelemetry.meter_provider.add_view(name, aggregation: histogram.new(boundaries: bounds))
+    #       aggregation = histogram.new(boundaries: bounds)
+    #       OpenTelemetry.meter_provider.add_view(name, aggregation: aggregation)
     #     end
     #
     # @return [Hash{String => Array<Float>}]
@@ -63,7 +66,8 @@ module Backhop
       # opentelemetry-metrics-api before 0.2 has no gauges
       others = (TABLE - [UNCONFIRMED]).select { |metric| meter.respond_to?(:"create_#{metric.kind}") }
       @instruments = others.to_h do |metric|
-        [metric, meter.public_send(:"create_#{metric.kind}", metric.otel_name, unit: metric.unit, description: metric.help)]
+        create = :"create_#{metric.kind}"
+        [metric, meter.public_send(create, metric.otel_name, unit: metric.unit, description: metric.help)]
       end
     end
 
@@ -92,7 +96,8 @@ module Backhop
       instrument = @instruments[metric]
       return unless instrument # an older API has no gauges
 
-      metric.kind == :counter ? instrument.add(value, attributes: attributes) : instrument.record(value, attributes: attributes)
+      method = metric.kind == :counter ? :add : :record
+      instrument.public_send(method, value, attributes: attributes)
     end
   end
 end

@@ -15,7 +15,9 @@ module Backhop
   #     require "backhop/open_telemetry_tracing"
   #
   #     tracing = Backhop::OpenTelemetryTracing.new
-  #     retrier = Backhop::Bunny::Retrier.new(channel, queue: "orders", policy: policy, on_event: tracing)
+  #     retrier = Backhop::Bunny::Retrier.new(
+  #       channel, queue: "orders", policy: policy, on_event: tracing
+  #     )
   #     retrier.subscribe(tracing.wrap { |message| handle(message) })
   #
   # An attempt's span belongs to the publisher's trace: all copies keep the message's traceparent.
@@ -110,13 +112,15 @@ module Backhop
     def context(message)
       current = ::OpenTelemetry::Context.current
       carrier = message.headers.select { |name, value| value.is_a?(String) && [name, value].all?(&:valid_encoding?) }
-      published = contained(:delivered, message) { ::OpenTelemetry.propagation.extract(carrier, context: current) } || current
+      published = contained(:delivered, message) { ::OpenTelemetry.propagation.extract(carrier, context: current) }
+      published ||= current
       mine, theirs = [current, published].map { |each| ::OpenTelemetry::Trace.current_span(each).context }
       mine.valid? && mine.trace_id == theirs.trace_id ? current : published
     end
 
     def attributes(message)
-      own = { "messaging.rabbitmq.destination.routing_key" => text(message.routing_key), "backhop.attempt" => message.attempt }
+      own = { "messaging.rabbitmq.destination.routing_key" => text(message.routing_key),
+              "backhop.attempt" => message.attempt }
       common_attributes("process", "process", message.queue, message.id).update(own.compact)
     end
 

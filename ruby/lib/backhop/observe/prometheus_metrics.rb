@@ -75,7 +75,8 @@ module Backhop
     #   already. Use one object for all retriers and workers of a process
     def initialize(registry = ::Prometheus::Client.registry, error_types: [])
       super(error_types: error_types)
-      @takes_keywords = registry.method(:counter).parameters.include?(%i[keyreq docstring]) # mmap's takes positional ones
+      # Without it, the gem for several processes takes positional arguments.
+      @takes_keywords = registry.method(:counter).parameters.include?(%i[keyreq docstring])
       @hands_on = !@takes_keywords || shared?(::Prometheus::Client.config.data_store)
       @instruments = TABLE.to_h do |metric|
         [metric, hands_on? ? registered(registry, metric) : registry.register(Read.new(metric) { text })]
@@ -121,7 +122,8 @@ module Backhop
       instrument = @instruments.fetch(metric)
       labels = metric.labels.zip(values).to_h
       case metric.kind
-      when :counter then @takes_keywords ? instrument.increment(by: value, labels: labels) : instrument.increment(labels, value)
+      when :counter
+        @takes_keywords ? instrument.increment(by: value, labels: labels) : instrument.increment(labels, value)
       when :gauge then @takes_keywords ? instrument.set(value, labels: labels) : instrument.set(labels, value)
       else @takes_keywords ? instrument.observe(value, labels: labels) : instrument.observe(labels, value)
       end

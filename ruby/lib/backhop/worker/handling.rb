@@ -111,8 +111,8 @@ module Backhop
         settle(message, result, error, message.traceparent || "")
       end
 
-      # Returns the name of the event of the attempt's end. The settlement reports a message that cannot
-      # be read.
+      # Returns the name of the event of the attempt's end. The settlement reports a message that
+      # cannot be read.
       def end_of(message, result)
         Plan.end_of(message.history, @topology, result.outcome, result.policy)
       rescue Error
