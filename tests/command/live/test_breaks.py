@@ -1,4 +1,4 @@
-"""What an operator can break in a topology, one thing at a time: `doctor` finds each, and calls nothing else a problem."""
+"""Breaks of a topology, one at a time: `doctor` finds each, and calls nothing else a problem."""
 
 from __future__ import annotations
 
