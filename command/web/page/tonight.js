@@ -110,8 +110,8 @@ function fold (list, whole) {
   return rows.map(row => row.others?.length === 1 ? row.others[0] : row)
 }
 
-// Returns what the row of a group has for its error. The rest of a queue's groups has several errors, so its page is that
-// of their class. If it has several classes, it has no page.
+// Returns what the row of a group has for its error. The rest of a queue's groups has several errors, so it links to the
+// page of their class. If it has several classes, it has no link.
 function errorCell (each, unfold) {
   if (each.others) {
     const { class: name } = each.others[0]
