@@ -92,8 +92,8 @@ const isOutdated = (state, snapshot) => state.jobs.some(job => job.ended_ms > sn
 
 const total = list => list.reduce((sum, each) => sum + each.count, 0)
 
-// Returns the rows of groups. Small groups of a class beyond the first ones are one row, with the rest of a queue if that
-// has this class alone; unless the class is in `whole`. Errors with words that change would hide all other groups.
+// Returns the rows of groups. Errors with words that change would hide all other groups. So small groups of a class beyond
+// the first ones are one row, unless the class is in `whole`. The rest of a queue is in it if it has this class alone.
 function fold (list, whole) {
   if (list.length <= MOST_GROUPS) return list
   const most = Math.max(1, SMALL * total(list))
