@@ -353,6 +353,43 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
     proxy.close
   end
 
+  it "W7: a consumer reports a connection that is silent while a look replays", :long do
+    mute = { **options, confirm_timeout: 0.5, bunny: { heartbeat: 0 } }
+    consuming(SubscribedClient, proxy.url, queue, Handler.new, **mute) do |consumer|
+      events.get(:connected)
+      is_replaying = Queue.new
+      allow(consumer.retrier).to receive(:replay_unroutable).and_wrap_original do |replay|
+        proxy.hold
+        is_replaying << true
+        replay.call
+      end
+      look(consumer)
+      is_replaying.pop
+      look(consumer)
+      expect(events.get(:unavailable).to_s).to include("the broker has not answered for 0.5 s")
+      proxy.release
+      events.get(:connected)
+    end
+    proxy.close
+  end
+
+  it "emits for one subscription what changes no state of another one" do
+    connected(BunnyClient, URL, queue, nil, **options) do |client|
+      over, lost, other = Array.new(3) { client.retrier.subscribe { nil } }
+      3.times { events.get(:connected) }
+      over.cancel(PATIENCE)
+      states = Queue.new
+      allow(client.retrier).to receive(:emit).and_wrap_original do |emit, name, **fields|
+        emit.call(name, **fields)
+        states << [name, *[over, lost, other].map(&:state)] if %i[cancelled unavailable connected].include?(name)
+      end
+      lost.channel.close
+      expect(states.pop.last(3)).to eq(%i[stopped reconnecting ready])
+      until_true { lost.state == :ready }
+      expect(over.state).to be(:stopped)
+    end
+  end
+
   { "by subscribe" => SubscribedClient, "by wrap" => BunnyClient, "in Kicks" => KicksClient }.each do |name, client|
     it "F1: an idle consumer #{name} looks again after a lost connection", long: further?(client) do
       handler = Handler.new

@@ -37,7 +37,7 @@ module Backhop
           error = Status.error(WaitTimeoutError.status, @native.text)
           @retrier.emit(:unavailable, connection: "consume", text: @native.text, error: error, count: 0)
         when Native::BH_EVENT_CONNECTED
-          @retrier.emit(:connected, connection: "consume", text: @native.text) unless @retrier.lost_consumer?
+          @retrier.emit(:connected, connection: "consume", text: @native.text, to: @retrier.consuming)
         end
       end
     end
