@@ -398,9 +398,15 @@ module Backhop
       # @api private
       def consumes? = !@subscriptions.all?(&:over?)
 
-      # Returns true if a consumer of its own was lost, and does not consume again yet.
+      # Emits that the broker answers again. A subscription whose consumer was lost keeps its state.
       # @api private
-      def lost_consumer? = @subscriptions.any? { |each| !each.over? && !each.consuming? }
+      def emit_answered(text)
+        @listeners.emit(:connected, nil) do |native|
+          { connection: "consume", text: text }.each { |field, value| Event.set(native, field, value) }
+          @subscriptions.each { |each| each.observe(native) if each.over? || each.consuming? }
+        end
+        note_gauges
+      end
 
       # Forgets the declarations: a part may have been deleted.
       # @api private
