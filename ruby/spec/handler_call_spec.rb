@@ -2,7 +2,7 @@
 
 require "spec_helper"
 
-# What no broker is needed for: the contract's case "forks" has the rest.
+# The contract's case "forks" plays the other ends, on a broker.
 RSpec.describe "A child that a handler forked" do
   it "ends with the handler, also if its output is closed" do
     parent = Process.pid
