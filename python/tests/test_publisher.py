@@ -13,7 +13,7 @@ import backhop
 from backhop import _backhop as c
 from backhop.adapters import clock
 from backhop.adapters import publisher as publishing
-from backhop.adapters.copies import Copy
+from backhop.adapters.copies import ChannelClosingError, Copy
 from backhop.adapters.frames import How
 from backhop.adapters.publisher import Publisher
 from backhop.adapters.retrier import BaseRetrier
@@ -286,6 +286,31 @@ def test_a_copy_that_closes_the_channel_is_found_by_sending_each_alone(code: int
     assert [(event.name, event.connection) for event in closed] == [("unavailable", "publish")] * 2
     assert (told.name, told.id) == (is_told, "1")
     assert all(f"{code} unwelcome" in event.text for event in events)
+
+
+def test_a_copy_that_meets_a_closing_channel_is_written_on_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    publisher = NotingPublisher()
+    published(publisher, 1)
+
+    def refuse(copy: Copy) -> None:
+        raise ChannelClosingError
+
+    with monkeypatch.context() as closing:
+        closing.setattr(publisher, "_write", refuse)
+        published(publisher, 2)
+    published(publisher, 3)
+    assert [copy.id for copy in publisher.written] == ["1"]
+    begun: list[object] = []
+
+    def begin() -> object:
+        begun.append(publisher)
+        return publisher
+
+    monkeypatch.setattr(publisher, "_begin_channel", begin)
+    publisher._closed(publisher, "closed")
+    assert len(begun) == 1
+    publisher._confirming()
+    assert [copy.id for copy in publisher.written] == ["1", "1", "2", "3"]
 
 
 def test_D6_the_delays_of_a_channel_that_cannot_be_opened_grow_until_a_publish_is_answered(time: Time) -> None:

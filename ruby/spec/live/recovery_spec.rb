@@ -337,16 +337,19 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
     handler = Handler.new
     mute = { **options, confirm_timeout: 0.5, bunny: { heartbeat: 0 } }
     consuming(SubscribedClient, proxy.url, queue, handler, **mute) do |consumer|
-      events.get(:connected)
+      lost = consumer.retrier.subscribe { nil }
+      2.times { events.get(:connected) }
+      allow(lost).to receive(:consuming?).and_return(false)
       proxy.hold
       look(consumer)
       silent = events.get(:unavailable)
       expect(silent.to_s).to include("the broker has not answered for 0.5 s")
       expect(silent).to have_attributes(connection: "consume", error: Backhop::WaitTimeoutError)
-      expect(consumer.retrier.readiness).to eq([false])
+      expect(consumer.retrier.readiness).to eq([false, false])
       proxy.release
       expect(events.get(:connected).text).to eq("the broker answers again")
-      expect(consumer.retrier.readiness).to eq([true])
+      expect(consumer.retrier.readiness).to eq([true, false])
+      lost.cancel
       broker.publish("1", queue)
       handler.saw(1)
     end
