@@ -385,7 +385,8 @@ class Plan:
         Items: action, failed attempts, delay in ms, rung in ms, reason, id, exchange, routing key,
         mandatory.
         """
-        return c.Plan_described(self._handle)
+        described: tuple[Any, ...] = c.Plan_described(self._handle)
+        return described
 
     def __repr__(self) -> str:
         where = f" to {self.exchange!r}" if self.publishes else ""
