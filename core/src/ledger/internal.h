@@ -78,7 +78,7 @@ bh_status bh__ledger_set_most_sent(bh_ledger *self, int64_t most);
  * they are acknowledged at once, one by one.
  *
  * A channel acknowledges each message alone if a delivery is missing or if its tags are not in
- * order from 1 on. bh_ledger_arrive then refuses a tag that is not above the last one.
+ * order from 1 on. Then bh_ledger_arrive refuses a tag that is not above the last one.
  *
  * most: 0 (default: each message alone) to BH__LEDGER_MOST_SENT.
  * gap_ms: 0 to 3,600,000.
