@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import gc
 import json
 import logging
 import os
@@ -54,6 +55,14 @@ PLAYED_ELSEWHERE = {
     "fails-in-drain": "test_stops_live.py: test_P4_3_a_stop_waits_for_the_handlers_that_run",
     "stop-too-late": "test_worker.py: a handler that ends after the drain",
 }
+
+
+@pytest.fixture(autouse=True)
+def _collected(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A program that ends leaves its event loop: the warnings come here, and not in another test."""
+    yield
+    if "[ends-program" in request.node.name:
+        gc.collect()
 
 
 class PanicException(BaseException):

@@ -168,6 +168,7 @@ def test_F4_a_consumer_that_may_not_declare_reports_the_exchange(
 # --- W7: a connection that has no heartbeats, and no answers --------------------------------------
 
 
+@pytest.mark.long
 @each_client
 def test_W7_a_consumer_reports_a_silent_connection_and_a_later_answer(
     client: str,
