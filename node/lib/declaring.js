@@ -8,7 +8,7 @@
 
 const c = require('./core')
 const { check, errorOf, made } = require('./errors')
-const NATIVE = require('./native')
+const { NATIVE } = require('./native')
 const { declarationOf } = require('./topology')
 
 const MODES = { create: c.BH_MODE_CREATE, verify: c.BH_MODE_VERIFY, none: c.BH_MODE_NONE }
