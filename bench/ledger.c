@@ -2,6 +2,8 @@
  * Benchmark: the cost of the ledger for each message, with few and with many of them in hand, on each of its ways. The
  * figures are medians. If a cost rises with the number of messages in hand, the second column shows it.
  */
+#include "ledger/internal.h"
+
 #include <backhop/adapter.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,8 +132,8 @@ static double measure(void (*way)(hands *, int), int count, int64_t most_acks)
     bh_policy *policy;
     need(self.entries && bh_policy_new(&policy) == BH_OK);
     need(bh_ledger_new(&self.ledger, policy, (bh_bytes){"a seed..", BH_LEDGER_RANDOM_BYTES}) == BH_OK);
-    need(bh_ledger_set_most_sent(self.ledger, BH_LEDGER_MOST_SENT) == BH_OK);
-    need(bh_ledger_set_acks(self.ledger, most_acks, 100) == BH_OK);
+    need(bh__ledger_set_most_sent(self.ledger, BH__LEDGER_MOST_SENT) == BH_OK);
+    need(bh__ledger_set_acks(self.ledger, most_acks, 100) == BH_OK);
     need(bh_ledger_open_channel(self.ledger, &self.channel) == BH_OK);
     need(bh_ledger_open_publisher(self.ledger, &self.publisher) == BH_OK);
     last_publish = 0;
@@ -140,7 +142,7 @@ static double measure(void (*way)(hands *, int), int count, int64_t most_acks)
         double start = now_ns();
         way(&self, count);
         times[round] = (now_ns() - start) / count;
-        need(bh_ledger_unsettled(self.ledger) == 0);
+        need(bh__ledger_unsettled(self.ledger) == 0);
     }
     need(bh_ledger_count(self.ledger, BH_STATE_ACKNOWLEDGED) == (int64_t)count * (ROUNDS + 1));
     bh_ledger_free(self.ledger);

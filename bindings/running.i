@@ -45,21 +45,17 @@ bh_ending bh_ending_of(int reply_code);
 %object(Ledger, bh_ledger)
 %extend bh_ledger {
     bh_status set_confirm_timeout_ms(int64_t timeout_ms);
-    bh_status set_most_sent(int64_t most);
-    bh_status set_acks(int64_t most, int64_t gap_ms);
     void set_restores(int on);
 
     bh_status open_channel(int64_t *number);
     int64_t close_channel(int64_t channel);
     int64_t lose_channel(int64_t channel);
     bh_status arrive(int64_t channel, int64_t delivery_tag, int64_t *number);
-    bh_status take(int64_t entry);
     bh_status acknowledge(int64_t entry);
     bh_status settle(int64_t entry, bh_action action, int64_t rung_ms, bh_bytes id, bh_bytes exchange,
                      bh_bytes routing_key);
     bh_status give_back(int64_t entry);
     bh_status abandon(int64_t entry, int64_t now_ms);
-    bh_status postpone(int64_t entry, int64_t now_ms);
 
     bh_status open_publisher(int64_t *number);
     void publisher_failed(bh_status status, int64_t now_ms);
@@ -76,7 +72,6 @@ bh_ending bh_ending_of(int reply_code);
 
     bh_state state(int64_t entry);
     int64_t count(bh_state state);
-    int64_t unsettled();
     int64_t copies();
 }
 bh_status bh_back_off_new(bh_policy **out);

@@ -4,6 +4,7 @@
 #include "setup/setup.h"
 
 #include "base/memory.h"
+#include "ledger/internal.h"
 #include "worker/wire/content.h"
 
 #include <stdlib.h>
@@ -43,7 +44,7 @@ int mover_open(mover *self, connection *broker)
         status = bh_ledger_open_publisher(self->ledger, &self->publisher);
     if (status != BH_OK)
         must(NULL);
-    bh_ledger_set_most_sent(self->ledger, MOVER_MOST_SENT);
+    bh__ledger_set_most_sent(self->ledger, MOVER_MOST_SENT);
     status = connection_open_channel(broker, CHANNEL_PUBLISH);
     if (status == BH_OK)
         status = connection_call(broker, CHANNEL_PUBLISH, AMQP_CONFIRM_SELECT_METHOD, &select,

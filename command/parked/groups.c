@@ -40,7 +40,26 @@ void group_reason(char out[32], const bh_history *history)
 static int is_alike(const group *one, const group *other)
 {
     return one->is_rest == other->is_rest && strcmp(one->kind, other->kind) == 0 &&
-           strcmp(one->reason, other->reason) == 0;
+           strcmp(one->reason, other->reason) == 0 && strcmp(one->class, other->class) == 0;
+}
+
+static void set_class(group *self, bh_bytes class)
+{
+    snprintf(self->class, sizeof self->class, "%.*s", (int)(class.size < KIND_BYTES ? class.size : KIND_BYTES),
+             class.data);
+}
+
+/* Adds a message to the rest of its queue. The rest has a class only if all its messages have it. */
+static group *add_to_rest(groups *self, const char *queue, bh_bytes class)
+{
+    group wanted;
+    set_class(&wanted, class);
+    group *found = find(self, 1, "several", "(other errors)");
+    if (found && strcmp(found->class, wanted.class) != 0)
+        found->class[0] = '\0';
+    if (!found && (found = add(self, queue, 1, "several", "(other errors)")))
+        set_class(found, class);
+    return found;
 }
 
 static void count_time(const groups *self, group *found, int64_t parked_ms)
@@ -64,14 +83,11 @@ int groups_add(groups *self, const char *queue, const bh_history *history, int64
     size_t limit = self->count < GROUPS_MOST ? GROUPS_OF_QUEUE : GROUPS_LEAST;
     group *found = find(self, 0, reason, kind);
     if (!found && self->count - self->begin >= limit) {
-        found = find(self, 1, "several", "(other errors)");
-        if (!found)
-            found = add(self, queue, 1, "several", "(other errors)");
+        found = add_to_rest(self, queue, class);
     } else if (!found) {
         found = add(self, queue, 0, reason, kind);
         if (found) {
-            snprintf(found->class, sizeof found->class, "%.*s",
-                     (int)(class.size < KIND_BYTES ? class.size : KIND_BYTES), class.data);
+            set_class(found, class);
             snprintf(found->id, sizeof found->id, "%.*s", (int)(id.size < 255 ? id.size : 255), id.data);
         }
     }
@@ -129,6 +145,7 @@ static int other_error(const void *a, const void *b)
     const group *one = a, *other = b;
     int order = strcmp(one->kind, other->kind);
     order = order ? order : strcmp(one->reason, other->reason);
+    order = order ? order : strcmp(one->class, other->class);
     return order ? order : one->is_rest - other->is_rest;
 }
 

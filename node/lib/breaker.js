@@ -4,7 +4,7 @@
 const c = require('./core')
 const { ArgumentError, StateError, StrategyError, check, made } = require('./errors')
 const { NATIVE } = require('./native')
-const { callable, flag, instance, only, refuse, shown, whole } = require('./checks')
+const { callable, flag, instance, numbers, only, refuse, shown, whole } = require('./checks')
 const { Faults } = require('./outcomes')
 const { SETTLEMENTS, randomBytes } = require('./plan')
 const { Policy } = require('./policy')
@@ -13,7 +13,7 @@ const { duration, milliseconds } = require('./times')
 const NS = 1e6 // in a millisecond
 const RANDOM_BYTES = 8
 const NEVER = -1
-const STATES = ['closed', 'open', 'half-open', 'disabled'] // by the core's numbers
+const STATES = Object.keys(numbers('BH_BREAKER_')) // by the core's numbers
 const BLIND_MS = 60_000 // how long a refused call waits if the breaker is open without an end
 const NAME = 'a name of 1 to 64 bytes, as the downstream\'s'
 

@@ -4,6 +4,7 @@
 
 const { inspect, types } = require('node:util')
 
+const c = require('./core')
 const { ArgumentError } = require('./errors')
 
 const LONGEST_SHOWN = 100
@@ -36,6 +37,17 @@ function only (options, known, what) {
 /** Returns an object of those options that are given. */
 function pick (options, names) {
   return Object.fromEntries(names.filter(name => options[name] !== undefined).map(name => [name, options[name]]))
+}
+
+/**
+ * Returns an enumeration of the core: BH_QUEUE_CLASSIC is `classic` of BH_QUEUE_.
+ *
+ * @param others enumerators to leave out, besides LAST, which only counts
+ */
+function numbers (prefix, ...others) {
+  const names = Object.getOwnPropertyNames(c).filter(name => name.startsWith(prefix))
+  const kept = names.filter(name => ![...others, 'LAST'].includes(name.slice(prefix.length)))
+  return Object.fromEntries(kept.map(name => [name.slice(prefix.length).toLowerCase().replaceAll('_', '-'), c[name]]))
 }
 
 /** Returns the core's number of a name. */
@@ -104,5 +116,5 @@ function texts (value, name) {
 }
 
 module.exports = {
-  callable, flag, handler, instance, list, namesOf, numberOf, only, pick, refuse, shown, text, texts, whole
+  callable, flag, handler, instance, list, namesOf, numbers, numberOf, only, pick, refuse, shown, text, texts, whole
 }

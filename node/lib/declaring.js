@@ -7,11 +7,12 @@
 // closes the channel or the connection, and the channel resolves to the refusal { code, text }.
 
 const c = require('./core')
+const { numbers } = require('./checks')
 const { check, errorOf, made } = require('./errors')
 const { NATIVE } = require('./native')
 const { declarationOf } = require('./topology')
 
-const MODES = { create: c.BH_MODE_CREATE, verify: c.BH_MODE_VERIFY, none: c.BH_MODE_NONE }
+const MODES = numbers('BH_MODE_')
 
 const declared = new WeakMap() // by connection
 

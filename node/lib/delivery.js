@@ -6,24 +6,13 @@ const { inspect } = require('node:util')
 const c = require('./core')
 const { check, made } = require('./errors')
 const { NATIVE } = require('./native')
-const { numberOf, only, refuse } = require('./checks')
+const { numberOf, numbers, only, refuse } = require('./checks')
 const { TYPE_NAMES, pullHeaders, pushHeaders, secondsOf, shortText, unsigned } = require('./headers')
 
-const PROPERTIES = {
-  contentType: c.BH_PROPERTY_CONTENT_TYPE,
-  contentEncoding: c.BH_PROPERTY_CONTENT_ENCODING,
-  deliveryMode: c.BH_PROPERTY_DELIVERY_MODE,
-  priority: c.BH_PROPERTY_PRIORITY,
-  correlationId: c.BH_PROPERTY_CORRELATION_ID,
-  replyTo: c.BH_PROPERTY_REPLY_TO,
-  expiration: c.BH_PROPERTY_EXPIRATION,
-  messageId: c.BH_PROPERTY_MESSAGE_ID,
-  timestamp: c.BH_PROPERTY_TIMESTAMP,
-  type: c.BH_PROPERTY_TYPE,
-  userId: c.BH_PROPERTY_USER_ID,
-  appId: c.BH_PROPERTY_APP_ID,
-  clusterId: c.BH_PROPERTY_CLUSTER_ID
-}
+const camel = name => name.replace(/-./g, part => part[1].toUpperCase())
+const PROPERTIES = Object.fromEntries(
+  Object.entries(numbers('BH_PROPERTY_', 'HEADERS')).map(([name, number]) => [camel(name), number])
+)
 const HEADERS = c.BH_PROPERTY_HEADERS
 const NUMBERS = new Set(['deliveryMode', 'priority', 'timestamp'])
 const ENTRIES = Object.entries(PROPERTIES).map(([name, number]) => ({ name, number, isNumber: NUMBERS.has(name) }))

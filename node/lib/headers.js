@@ -19,32 +19,12 @@
 // Headers are untrusted: a table may look like a tagged value. If its type is unknown or its value
 // does not fit, it is pushed as a table.
 
-const c = require('./core')
 const { ArgumentError, check } = require('./errors')
-const { namesOf } = require('./checks')
+const { namesOf, numbers } = require('./checks')
 
 const MOST_SHORT_BYTES = 255
 
-const TYPES = {
-  boolean: c.BH_TYPE_BOOLEAN,
-  int8: c.BH_TYPE_INT8,
-  uint8: c.BH_TYPE_UINT8,
-  int16: c.BH_TYPE_INT16,
-  uint16: c.BH_TYPE_UINT16,
-  int32: c.BH_TYPE_INT32,
-  uint32: c.BH_TYPE_UINT32,
-  int64: c.BH_TYPE_INT64,
-  uint64: c.BH_TYPE_UINT64,
-  float: c.BH_TYPE_FLOAT,
-  double: c.BH_TYPE_DOUBLE,
-  decimal: c.BH_TYPE_DECIMAL,
-  string: c.BH_TYPE_STRING,
-  bytes: c.BH_TYPE_BYTES,
-  timestamp: c.BH_TYPE_TIMESTAMP,
-  void: c.BH_TYPE_VOID,
-  array: c.BH_TYPE_ARRAY,
-  table: c.BH_TYPE_TABLE
-}
+const TYPES = numbers('BH_TYPE_')
 const TYPE_NAMES = namesOf(TYPES)
 const AMQPLIB_NAMES = {
   byte: 'int8',

@@ -6,17 +6,11 @@ const { inspect } = require('node:util')
 const c = require('./core')
 const { check, made } = require('./errors')
 const { NATIVE, range } = require('./native')
-const { namesOf, only } = require('./checks')
+const { namesOf, numbers, only } = require('./checks')
 const { Delivery } = require('./delivery')
 const { moment } = require('./times')
 
-const SOURCES = namesOf({
-  none: c.BH_SOURCE_NONE,
-  backhop: c.BH_SOURCE_BACKHOP,
-  legacy: c.BH_SOURCE_LEGACY,
-  'x-death': c.BH_SOURCE_X_DEATH,
-  'delivery-count': c.BH_SOURCE_DELIVERY_COUNT
-})
+const SOURCES = namesOf(numbers('BH_SOURCE_'))
 const OPTIONS = ['topology', 'legacyCounter', 'waitQueues']
 
 class History {

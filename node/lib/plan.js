@@ -8,7 +8,7 @@ const c = require('./core')
 const { PROPERTIES } = require('./delivery')
 const { check, made } = require('./errors')
 const { NATIVE, listed } = require('./native')
-const { instance, namesOf, numberOf, only } = require('./checks')
+const { instance, namesOf, numberOf, numbers, only } = require('./checks')
 const { Policy } = require('./policy')
 const { milliseconds } = require('./times')
 const { TYPES, TYPE_NAMES, shortText, wireValue } = require('./headers')
@@ -16,26 +16,9 @@ const { TYPES, TYPE_NAMES, shortText, wireValue } = require('./headers')
 const RANDOM_BYTES = 32
 const FRAME_MAX = 131072
 
-const OUTCOMES = {
-  ok: c.BH_OUTCOME_OK,
-  failed: c.BH_OUTCOME_FAILED,
-  permanent: c.BH_OUTCOME_PERMANENT,
-  dropped: c.BH_OUTCOME_DROPPED,
-  throttled: c.BH_OUTCOME_THROTTLED,
-  deferred: c.BH_OUTCOME_DEFERRED
-}
-const SETTLEMENTS = { ...OUTCOMES, released: c.BH_OUTCOME_RELEASED } // of a message, without a plan
-const ACTION_NUMBERS = {
-  none: c.BH_ACTION_NONE,
-  ack: c.BH_ACTION_ACK,
-  retry: c.BH_ACTION_RETRY,
-  reject: c.BH_ACTION_REJECT,
-  return: c.BH_ACTION_RETURN,
-  park: c.BH_ACTION_PARK,
-  drop: c.BH_ACTION_DROP,
-  replay: c.BH_ACTION_REPLAY,
-  defer: c.BH_ACTION_DEFER
-}
+const OUTCOMES = numbers('BH_OUTCOME_', 'RELEASED')
+const SETTLEMENTS = numbers('BH_OUTCOME_') // of a message, without a plan
+const ACTION_NUMBERS = numbers('BH_ACTION_')
 const ACTIONS = namesOf(ACTION_NUMBERS)
 const PUBLISHING = new Set(['retry', 'defer', 'park', 'replay'])
 const NAMES = Object.entries(PROPERTIES).map(([name, number]) => ({ name, number }))

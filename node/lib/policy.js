@@ -7,22 +7,11 @@ const c = require('./core')
 const { StrategyError, check, errorOf, made } = require('./errors')
 const { NATIVE } = require('./native')
 const { previewOf, rowCount, topologyRow } = require('./preview')
-const { list, namesOf, numberOf, only, refuse, shown, whole } = require('./checks')
+const { list, namesOf, numberOf, numbers, only, refuse, shown, whole } = require('./checks')
 const { duration, milliseconds } = require('./times')
 
-const KINDS = {
-  exponential: c.BH_KIND_EXPONENTIAL,
-  linear: c.BH_KIND_LINEAR,
-  fixed: c.BH_KIND_FIXED,
-  steps: c.BH_KIND_STEPS
-}
-const JITTERS = {
-  none: c.BH_JITTER_NONE,
-  spread: c.BH_JITTER_SPREAD,
-  equal: c.BH_JITTER_EQUAL,
-  full: c.BH_JITTER_FULL,
-  decorrelated: c.BH_JITTER_DECORRELATED
-}
+const KINDS = numbers('BH_KIND_')
+const JITTERS = numbers('BH_JITTER_')
 const KIND_NAMES = namesOf(KINDS)
 const JITTER_NAMES = namesOf(JITTERS)
 const DEFAULTS = c.bh_policy_defaults()

@@ -6,21 +6,15 @@ const { inspect } = require('node:util')
 const c = require('./core')
 const { ArgumentError, InvalidNameError, check, errorOf, made } = require('./errors')
 const { NATIVE, range } = require('./native')
-const { instance, list, namesOf, numberOf, only, pick, refuse, shown, text, whole } = require('./checks')
+const { instance, list, namesOf, numberOf, numbers, only, pick, refuse, shown, text, whole } = require('./checks')
 const { Policy } = require('./policy')
 const { previewOf, rowCount, topologyRow } = require('./preview')
 const { TYPES } = require('./headers')
 
-const STRATEGIES = {
-  ladder: c.BH_STRATEGY_LADDER,
-  'message-ttl': c.BH_STRATEGY_MESSAGE_TTL,
-  reject: c.BH_STRATEGY_REJECT,
-  'delayed-exchange': c.BH_STRATEGY_DELAYED_EXCHANGE,
-  native: c.BH_STRATEGY_NATIVE
-}
+const STRATEGIES = numbers('BH_STRATEGY_')
 const STRATEGY_NAMES = namesOf(STRATEGIES)
-const QUEUE_TYPES = { quorum: c.BH_QUEUE_QUORUM, classic: c.BH_QUEUE_CLASSIC }
-const WHATS = namesOf({ exchange: c.BH_DECLARE_EXCHANGE, queue: c.BH_DECLARE_QUEUE, binding: c.BH_DECLARE_BINDING })
+const QUEUE_TYPES = numbers('BH_QUEUE_')
+const WHATS = namesOf(numbers('BH_DECLARE_', 'NONE'))
 const SERIES = [5, 10, 20, 40]
 const MOST_STRIPES = 64
 const LONGEST_NAME = 247 // bytes

@@ -119,6 +119,20 @@ test('a listener that throws becomes a warning, and the others are told', async 
   assert.ok(warnings.some(({ message, code }) => code === 'BACKHOP_LISTENER' && message.includes('mine')))
 })
 
+test('P4-10: a listener may throw anything, and a text of megabytes is a warning of some kilobytes', async () => {
+  const heard = []
+  const long = 'x'.repeat(10_000_000)
+  const thrown = [undefined, null, long, new Error(long)]
+  const emitter = new Emitter('anything', [...thrown.map(each => () => { throw each }), ({ name }) => heard.push(name)])
+  emitter.emit('retried', failure(new Error('no')))
+  new Emitter('anything').emit('parked', () => ({ ...failure(new Error(long))(), reason: 'exhausted' }))
+  await turn()
+  assert.deepEqual(heard, ['retried'])
+  const told = warnings.filter(({ message }) => message.includes('anything'))
+  assert.deepEqual(told.map(({ code }) => code), [...thrown.map(() => 'BACKHOP_LISTENER'), 'BACKHOP_PARKED'])
+  for (const { message } of told) assert.ok(message.length < 5000, String(message.length))
+})
+
 test('a listener whose promise rejects becomes a warning, and ends nothing', async () => {
   const rejecting = async () => { throw new Error('later') }
   const thenable = () => ({ get then () { throw new Error('no promise') } })

@@ -64,7 +64,7 @@ class Connection {
 
 const QUICK = new Policy({ initial: 20, jitter: 'none' }) // a back-off, in ms
 
-function publishing ({ isOwn = false } = {}) {
+function publishing ({ isOwn = false, refusal } = {}) {
   const connection = new Connection()
   const emitted = []
   const emitter = {
@@ -75,7 +75,14 @@ function publishing ({ isOwn = false } = {}) {
     refused: () => emitted.push('refused')
   }
   const declaring = {
-    isOwn, makesRungs: true, suggestion: '', forget () {}, restore: async () => { connection.declared.push('topology') }
+    isOwn,
+    makesRungs: true,
+    suggestion: '',
+    forget () {},
+    restore: async () => {
+      connection.declared.push('topology')
+      if (refusal) throw refusal
+    }
   }
   const random = count => Buffer.alloc(count)
   const publisher = new Publisher(connection, {
@@ -156,6 +163,22 @@ describe('a publisher', () => {
     connection.end('the test is over')
   })
 
+  it('waits for the confirm of a replay while the topology cannot be declared', async () => {
+    const { connection, publisher, emitted } = publishing({ isOwn: true, refusal: new Error('access refused') })
+    const ends = []
+    const [inFlight, due] = ['r', 's'].map(id => copyOf(id, { replayed: error => ends.push([id, error?.code]) }))
+    publisher.publish(inFlight)
+    publisher.publish(copyOf('a'))
+    await until(() => connection.sent === 'ra')
+    connection.listener.returned('wait', 'key', 'a', '312 NO_ROUTE')
+    publisher.publish(due)
+    await until(() => emitted.includes('unavailable'))
+    assert.deepEqual([ends, due.settled], [[['s', 'BH_ERR_PUBLISH']], ['back']])
+    connection.listener.answered(1, false, true)
+    assert.deepEqual([ends[1], inFlight.settled], [['r', undefined], ['ack']])
+    connection.end('the test is over')
+  })
+
   it('sends in the next turn what one has no time for', async () => {
     const { connection, publisher } = publishing()
     connection.takes = BUDGET_MS
@@ -189,6 +212,19 @@ describe('a publisher', () => {
     await publisher.idle()
     publisher.publish(copyOf('late', { replayed }))
     assert.equal(ends.length, 4)
+  })
+
+  it('emits stale for a copy whose channel closed, unless the copy is confirmed', async () => {
+    const { connection, publisher, emitted } = publishing()
+    let isOpen = true
+    for (const id of ['a', 'b']) publisher.publish(copyOf(id, { isOpen: () => isOpen }))
+    await until(() => connection.sent === 'ab')
+    isOpen = false
+    connection.listener.answered(1, false, true)
+    assert.deepEqual(emitted, ['retried'])
+    connection.listener.answered(2, false, false)
+    assert.deepEqual([emitted, emitted.last, publisher.pending], [['retried', 'stale'], { id: 'b' }, 0])
+    connection.end('the test is over')
   })
 
   it('publishes nothing more of a replay that is not taken, and gives its message back', async () => {

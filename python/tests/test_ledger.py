@@ -42,7 +42,7 @@ class Sequence:
         self.compared = 0
 
     def play(self, row: dict[str, Any]) -> None:
-        vectors.only(row, "at_ms do status may_publish step steps due_ms states counts unsettled copies")
+        vectors.only(row, "at_ms do status may_publish step steps due_ms states counts copies")
         self.now_ms = row.get("at_ms", self.now_ms)
         if "do" in row:
             verb, *arguments = row["do"]
@@ -62,7 +62,6 @@ class Sequence:
             self._same(c.Ledger_count(self.ledger, STATES.index(state)), count)
         getters: dict[str, Callable[[c.Ledger], Any]] = {
             "due_ms": lambda ledger: None if c.Ledger_due_ms(ledger) == -1 else c.Ledger_due_ms(ledger),
-            "unsettled": c.Ledger_unsettled,
             "copies": c.Ledger_copies,
         }
         for key, get in getters.items():
@@ -99,10 +98,10 @@ class Sequence:
             return c.Ledger_settle(
                 ledger, self._number(entry), ACTIONS.index(action), rung_ms, id_, "events", "order.created"
             )
-        elif verb in ("take", "acknowledge", "give_back"):
+        elif verb in ("acknowledge", "give_back"):
             return int(getattr(c, f"Ledger_{verb}")(ledger, self._number(arguments[0])))
-        elif verb in ("abandon", "postpone"):
-            return int(getattr(c, f"Ledger_{verb}")(ledger, self._number(arguments[0]), self.now_ms))
+        elif verb == "abandon":
+            return int(c.Ledger_abandon(ledger, self._number(arguments[0]), self.now_ms))
         elif verb == "set_restores":
             c.Ledger_set_restores(ledger, int(arguments[0]))
         elif verb.startswith("set_"):

@@ -13,7 +13,7 @@ import backhop
 from backhop import _backhop as c
 from backhop.adapters import clock
 from backhop.adapters import publisher as publishing
-from backhop.adapters.copies import Copy
+from backhop.adapters.copies import ChannelClosingError, Copy
 from backhop.adapters.frames import How
 from backhop.adapters.publisher import Publisher
 from backhop.adapters.retrier import BaseRetrier
@@ -134,7 +134,7 @@ def go_on(publisher: NotingPublisher, time: Time, seconds: float) -> None:
     end = time.now + seconds
     while time.now < end and publisher.timers:
         delay, callback = publisher.timers.pop(0)
-        time.now += delay
+        time.now += max(delay, 0.001)  # a clock never stands still
         callback()
     time.now = max(time.now, end)
 
@@ -288,9 +288,34 @@ def test_a_copy_that_closes_the_channel_is_found_by_sending_each_alone(code: int
     assert all(f"{code} unwelcome" in event.text for event in events)
 
 
+def test_a_copy_that_meets_a_closing_channel_is_written_on_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    publisher = NotingPublisher()
+    published(publisher, 1)
+
+    def refuse(copy: Copy) -> None:
+        raise ChannelClosingError
+
+    with monkeypatch.context() as closing:
+        closing.setattr(publisher, "_write", refuse)
+        published(publisher, 2)
+    published(publisher, 3)
+    assert [copy.id for copy in publisher.written] == ["1"]
+    begun: list[object] = []
+
+    def begin() -> object:
+        begun.append(publisher)
+        return publisher
+
+    monkeypatch.setattr(publisher, "_begin_channel", begin)
+    publisher._closed(publisher, "closed")
+    assert len(begun) == 1
+    publisher._confirming()
+    assert [copy.id for copy in publisher.written] == ["1", "1", "2", "3"]
+
+
 def test_D6_the_delays_of_a_channel_that_cannot_be_opened_grow_until_a_publish_is_answered(time: Time) -> None:
     events: list[backhop.Event] = []
-    back_off = backhop.Policy(initial=0.1, max=1000, jitter="decorrelated")
+    back_off = backhop.Policy(initial=0.1, max=1000, jitter="none")
     publisher = NotingPublisher(on_event=events.append, back_off=back_off)
 
     def fail(times: int) -> list[float]:
@@ -303,8 +328,8 @@ def test_D6_the_delays_of_a_channel_that_cannot_be_opened_grow_until_a_publish_i
     history = Decider(TOPOLOGY).read("", "orders", {"message_id": "m1"}, None)
     plan = Decider(TOPOLOGY).plan(history, Result("failed", "507"))
     publisher.settle(plan, message(history, None), Original(tag=1))
-    assert max(fail(30)) > 10
-    assert [(event.name, event.connection, event.count) for event in events] == [("unavailable", "publish", 1)] * 30
+    assert max(fail(10)) > 10
+    assert [(event.name, event.connection, event.count) for event in events] == [("unavailable", "publish", 1)] * 10
     assert "no more channels" in events[0].text
     publisher._confirming()
     publisher._closed(publisher, "closed")

@@ -38,6 +38,21 @@ RSpec.describe Backhop::Bunny do
     expect([own, own.equal?(arrived)]).to eq(["text", false])
   end
 
+  it "lets no listener that waits hold up the thread of an answer, and reports the answer next" do
+    events = []
+    retrier = double(consuming: [])
+    silence = described_class.const_get(:Silence).new(retrier, 1)
+    allow(retrier).to receive(:emit) do |name, **|
+      events << name
+      next if name == :connected
+
+      expect(Thread.new { silence.looked(nil) }.join(10)).to be_a(Thread) # as a drain in a listener waits
+    end
+    silence.looking
+    silence.check(false) while events.empty?
+    expect(events).to eq(%i[unavailable connected])
+  end
+
   it "copies symbols and strings as keys" do
     expect(copied({ symbol: :value, "string" => "value" })[:headers])
       .to include("symbol" => "value", "string" => "value")

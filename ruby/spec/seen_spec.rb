@@ -106,6 +106,26 @@ RSpec.describe "What is seen" do
     expect { retrier([5]) }.to raise_error(Backhop::InvalidArgumentError, /on_event is 5/)
   end
 
+  it "P4-10: is given to each listener if one raises what is no StandardError, unless that ends the program" do
+    more = []
+    unusual = Class.new(Exception) # rubocop:disable Lint/InheritException
+    raised = [Exception, unusual, NoMemoryError].map { |type| ->(_) { raise type, "no" } }
+    by = retrier([*raised, more.method(:push)], topology: Backhop::Topology.new("raised"))
+    failing(by, message, RuntimeError.new)
+    expect(more.map(&:name)).to eq(%i[delivered failed retried])
+    expect(lines.string.scan("a listener failed at failed of \"raised\"").size).to eq(3)
+    expect { failing(retrier(->(_) { exit(3) }), message, RuntimeError.new) }.to raise_error(SystemExit)
+  end
+
+  it "P4-10: is a line of some kilobytes if a text has megabytes" do
+    long = "x" * 10_000_000
+    by = retrier(->(_) { raise KeyError, long }, topology: Backhop::Topology.new("long"))
+    failing(by, message, RuntimeError.new(long))
+    by.listeners.log_error(:failed, message, RuntimeError.new(long))
+    expect(lines.string).to include("RuntimeError: xxx").and include("KeyError: xxx")
+    expect(lines.string.size).to be < 20_000
+  end
+
   it "may be told to none" do
     expect { failing(retrier([]), message, RuntimeError.new) }.not_to raise_error
     expect { failing(retrier(nil), message, RuntimeError.new) }.not_to raise_error

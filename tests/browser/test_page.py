@@ -345,6 +345,24 @@ class Operator(PageCase):
         self.assertTrue(page.get_by_role("button", name="Replay 36 messages").is_enabled())
         self.assertEqual(browser.errors, [])
 
+    def test_p4_5_errors_beyond_the_limit_are_selected_by_their_class(self):
+        queue = self.queue()
+        rig("declare", queue + ".parked", "quorum", "x-delivery-limit=1000000000", "x-overflow=reject-publish")
+        words = [f"{chr(97 + i // 26)}{chr(97 + i % 26)}z" for i in range(230)]
+        lines = [{"queue": f"{queue}.parked", "headers": [["backhop-error", "S", f"AddressError: no {word}"]], "body": "eA=="} for word in words]
+        self.ok("parked", "load", "-", stdin="".join(json.dumps(each) + "\n" for each in lines))
+        browser = self.open("--allow", "replay", queue)
+        page = browser.page
+        browser.look()
+        row = page.locator("tbody tr").filter(has_text="All of AddressError")
+        row.get_by_text("228", exact=True).wait_for()  # of 230, without the two groups that have rows of their own
+        page.get_by_role("button", name="more groups").click()
+        rest = page.locator("tbody tr").filter(has_text="(other errors)")
+        rest.get_by_text("30", exact=True).wait_for()
+        rest.get_by_role("link", name="All of AddressError").click()
+        page.get_by_text(re.compile("^230 messages, reason")).wait_for()
+        self.assertEqual(browser.errors, [])
+
     def test_p4_14_a_button_keeps_the_focus_and_a_wrong_number_is_named(self):
         messages = self.parked(12, "bad")
         browser = self.open("--allow", "replay", messages)

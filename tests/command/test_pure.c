@@ -200,6 +200,7 @@ START_TEST(kinds_of_errors_beyond_the_most_count_as_one)
     ck_assert_int_eq(of.items[GROUPS_OF_QUEUE].count, 50);
     ck_assert(of.items[GROUPS_OF_QUEUE].is_rest);
     ck_assert_int_eq(groups_cut(&of), 1);
+    ck_assert_str_eq(of.items[GROUPS_OF_QUEUE].class, "");
     int64_t total = 0;
     for (int i = 0; i < 2; i++) /* P4-5: the queue hides no other */
         ck_assert(groups_add(&of, "emails.parked", history, -1));
@@ -212,6 +213,34 @@ START_TEST(kinds_of_errors_beyond_the_most_count_as_one)
     groups_sort(&of);
     for (size_t i = 1; i < of.count; i++)
         ck_assert_int_ge(of.items[i - 1].count, of.items[i].count);
+    groups_free(&of);
+}
+END_TEST
+
+/* P4-5: the rest of a queue has the class of its messages, so the page can select them. */
+START_TEST(the_rest_of_a_queue_has_a_class_that_all_its_messages_have)
+{
+    groups of = {.items = NULL};
+    static const char *const queues[] = {"one.parked", "two.parked"};
+    for (int i = 0; i < 2 * (GROUPS_OF_QUEUE + 3); i++) {
+        int number = i % (GROUPS_OF_QUEUE + 3), is_second = i >= GROUPS_OF_QUEUE + 3;
+        char error[48] = "AddressError: no ";
+        for (int j = 0, rest = number; j < 5; j++, rest /= 20)
+            error[17 + j] = (char)('g' + rest % 20);
+        if (is_second && number == GROUPS_OF_QUEUE + 1)
+            memcpy(error, "Timeout", 7);
+        bh_delivery_clear(delivery);
+        push_text(delivery, "backhop-error", error);
+        ck_assert_int_eq(bh_history_read(history, delivery, NULL), BH_OK);
+        ck_assert(groups_add(&of, queues[is_second], history, -1));
+    }
+    ck_assert_str_eq(of.items[GROUPS_OF_QUEUE].class, "AddressError");
+    ck_assert_str_eq(of.items[of.count - 1].class, "");
+    groups_join(&of); /* two rests of other classes stay two */
+    size_t rests = 0;
+    for (size_t begin = 0; begin < of.count; begin = groups_end_of_error(&of, begin))
+        rests += (size_t)of.items[begin].is_rest;
+    ck_assert_uint_eq(rests, 2);
     groups_free(&of);
 }
 END_TEST
@@ -278,6 +307,7 @@ int main(void)
     tcase_add_test(tests, messages_that_stay_longer_than_the_ttl_are_overdue);
     tcase_add_loop_test(tests, an_error_has_a_class_and_a_kind, 0, (int)(sizeof errors / sizeof errors[0]));
     tcase_add_test(tests, kinds_of_errors_beyond_the_most_count_as_one);
+    tcase_add_test(tests, the_rest_of_a_queue_has_a_class_that_all_its_messages_have);
     tcase_add_test(tests, a_replay_stops_if_enough_of_its_messages_wait);
     tcase_add_test(tests, a_simulation_accounts_for_each_message_and_repeats_itself);
     suite_add_tcase(suite, tests);

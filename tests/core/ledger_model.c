@@ -160,7 +160,7 @@ static void check_counts(model *self)
         CHECK(bh_ledger_count(self->ledger, (bh_state)state) == self->ends[state]);
     int64_t copies = counts[BH_STATE_DUE] + counts[BH_STATE_SENT] + counts[BH_STATE_WAITING] + count_lost(self);
     CHECK(bh_ledger_copies(self->ledger) == copies);
-    CHECK(bh_ledger_unsettled(self->ledger) == counts[BH_STATE_ARRIVED] + counts[BH_STATE_TAKEN] + copies);
+    CHECK(bh__ledger_unsettled(self->ledger) == counts[BH_STATE_ARRIVED] + counts[BH_STATE_TAKEN] + copies);
     CHECK(bh__ledger_is_full(self->ledger) == (counts[BH_STATE_ABANDONED] > self->most_abandoned));
 }
 
@@ -457,7 +457,7 @@ static void not_written(model *self)
         settle(self, of, (bh_action)(1 + draw(self, BH_ACTION_REPLAY)));
         break;
     default:
-        CHECK(bh_ledger_postpone(self->ledger, of->entry, self->now_ms) == BH_OK);
+        CHECK(bh__ledger_postpone(self->ledger, of->entry, self->now_ms) == BH_OK);
         of->at = TO_BE_SENT;
     }
     CHECK(bh_ledger_acknowledge(self->ledger, of->entry) ==
@@ -857,7 +857,7 @@ static void change_message(model *self, message *of)
     }
     switch (draw(self, 8)) {
     case 0:
-        CHECK(bh_ledger_take(self->ledger, of->entry) == (of->at == ARRIVED ? BH_OK : BH_ERR_STATE));
+        CHECK(bh__ledger_take(self->ledger, of->entry) == (of->at == ARRIVED ? BH_OK : BH_ERR_STATE));
         of->at = of->at == ARRIVED ? TAKEN : of->at;
         break;
     case 1:
@@ -883,7 +883,7 @@ static void change_message(model *self, message *of)
     case 4: {
         bh_state state = bh_ledger_state(self->ledger, of->entry);
         int is_allowed = of->at == ARRIVED || of->at == TAKEN || state == BH_STATE_DUE;
-        CHECK(bh_ledger_postpone(self->ledger, of->entry, self->now_ms) == (is_allowed ? BH_OK : BH_ERR_STATE));
+        CHECK(bh__ledger_postpone(self->ledger, of->entry, self->now_ms) == (is_allowed ? BH_OK : BH_ERR_STATE));
         of->at = is_allowed ? TO_BE_SENT : of->at;
         break;
     }
@@ -996,8 +996,8 @@ static void set_up(model *self)
     self->most_orphans = most_orphans[draw(self, 4)];
     self->due_ms = self->duplicate_ms = self->probe_ms = -1;
     CHECK(bh_ledger_set_confirm_timeout_ms(self->ledger, TIMEOUT_MS) == BH_OK);
-    CHECK(bh_ledger_set_most_sent(self->ledger, self->most_sent) == BH_OK);
-    CHECK(bh_ledger_set_acks(self->ledger, self->most_acks, gaps_ms[draw(self, 4)]) == BH_OK);
+    CHECK(bh__ledger_set_most_sent(self->ledger, self->most_sent) == BH_OK);
+    CHECK(bh__ledger_set_acks(self->ledger, self->most_acks, gaps_ms[draw(self, 4)]) == BH_OK);
     CHECK(bh__ledger_set_abandoned(self->ledger, self->most_abandoned, ABANDON_MS) == BH_OK);
     bh__ledger_set_orphans(self->ledger, (size_t)self->most_orphans, ORPHAN_MS);
     self->setup.restores = (int)draw(self, 2);
@@ -1067,7 +1067,7 @@ static void bring_to_the_end(model *self)
     }
     confirm_all(self); /* copies in flight of replays that ended */
     CHECK(self->due_ms == INT64_MAX);
-    CHECK(bh_ledger_unsettled(self->ledger) == 0);
+    CHECK(bh__ledger_unsettled(self->ledger) == 0);
 }
 
 void ledger_model_play(ledger_draw *draw_, void *source, int happenings, const char *name)

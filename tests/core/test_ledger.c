@@ -384,7 +384,7 @@ static int consume(sequence *self, bh_status *status)
         *status = bh_ledger_arrive(ledger, number_argument(self, 1), int_argument(self, 2), &number);
         keep_number(self, 3, *status, number);
     } else if (is_verb(self, "take")) {
-        *status = bh_ledger_take(ledger, number_argument(self, 1));
+        *status = bh__ledger_take(ledger, number_argument(self, 1));
     } else if (is_verb(self, "acknowledge")) {
         *status = bh_ledger_acknowledge(ledger, number_argument(self, 1));
     } else if (is_verb(self, "settle")) {
@@ -396,15 +396,15 @@ static int consume(sequence *self, bh_status *status)
     } else if (is_verb(self, "abandon")) {
         *status = bh_ledger_abandon(ledger, number_argument(self, 1), self->now_ms);
     } else if (is_verb(self, "postpone")) {
-        *status = bh_ledger_postpone(ledger, number_argument(self, 1), self->now_ms);
+        *status = bh__ledger_postpone(ledger, number_argument(self, 1), self->now_ms);
     } else if (is_verb(self, "flush")) {
         bh__ledger_flush(ledger);
     } else if (is_verb(self, "set_confirm_timeout_ms")) {
         *status = bh_ledger_set_confirm_timeout_ms(ledger, int_argument(self, 1));
     } else if (is_verb(self, "set_most_sent")) {
-        *status = bh_ledger_set_most_sent(ledger, int_argument(self, 1));
+        *status = bh__ledger_set_most_sent(ledger, int_argument(self, 1));
     } else if (is_verb(self, "set_acks")) {
-        *status = bh_ledger_set_acks(ledger, int_argument(self, 1), int_argument(self, 2));
+        *status = bh__ledger_set_acks(ledger, int_argument(self, 1), int_argument(self, 2));
     } else if (is_verb(self, "set_restores")) {
         bh_ledger_set_restores(ledger, flag_argument(self, 1));
     } else if (is_verb(self, "set_abandoned")) {
@@ -540,7 +540,7 @@ static void play_row(sequence *self, size_t at)
     if (due)
         same_int(self->v, "due_ms", json_is_null(due) ? BH_LEDGER_NEVER : vector_int(self->v, "due_ms", due),
                  bh_ledger_due_ms(self->ledger));
-    expect_int(self->v, self->row, "unsettled", bh_ledger_unsettled(self->ledger));
+    expect_int(self->v, self->row, "unsettled", bh__ledger_unsettled(self->ledger));
     expect_int(self->v, self->row, "copies", bh_ledger_copies(self->ledger));
     expect_flag(self->v, self->row, "is_full", bh__ledger_is_full(self->ledger));
 }

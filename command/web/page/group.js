@@ -189,7 +189,7 @@ export default async function group (app, main, query) {
     }
   }
   const queues = h('div')
-  const isCut = query.get('class') && app.groups.groups.some(each => each.rest)
+  const isCut = query.get('class') && app.groups.groups.some(each => each.rest && !each.class)
   const isPart = partly(app.groups).length > 0
   const sign = isPart || isCut ? '≥ ' : ''
   add(main, summary(found, sign), isPart && partNote(), isCut && classNote(),

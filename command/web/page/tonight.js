@@ -92,25 +92,26 @@ const isOutdated = (state, snapshot) => state.jobs.some(job => job.ended_ms > sn
 
 const total = list => list.reduce((sum, each) => sum + each.count, 0)
 
-// Returns the rows of groups. Small groups of a class beyond the first ones are one row, unless that class is in
-// `whole`: errors with names or words that change would hide all other groups.
+// Returns the rows of groups. Errors with words that change would hide all other groups. So small groups of a class beyond
+// the first ones are one row, unless the class is in `whole`. The rest of a queue is in it if it has this class alone.
 function fold (list, whole) {
   if (list.length <= MOST_GROUPS) return list
   const most = Math.max(1, SMALL * total(list))
   const rows = []
   const small = new Map() // by class: how many groups are shown, and the row of the others
   for (const each of list) {
-    const isSmall = each.class && each.count <= most && !whole.has(each.class)
+    const isSmall = each.class && (each.rest || each.count <= most) && !whole.has(each.class)
     const of = isSmall ? small.get(each.class) || { shown: 0 } : null
     if (of) small.set(each.class, of)
-    if (!of || of.shown++ < MOST_OF_CLASS) rows.push(each)
+    if (!of || (!each.rest && of.shown++ < MOST_OF_CLASS)) rows.push(each)
     else if (of.row) of.row.others.push(each)
     else rows.push(of.row = { others: [each] })
   }
   return rows.map(row => row.others?.length === 1 ? row.others[0] : row)
 }
 
-// Returns what the row of a group has for its error. The rest of a queue's groups has no page: it has several errors.
+// Returns what the row of a group has for its error. The rest of a queue's groups has several errors, so it links to the
+// page of their class. If it has several classes, it has no link.
 function errorCell (each, unfold) {
   if (each.others) {
     const { class: name } = each.others[0]
@@ -120,6 +121,7 @@ function errorCell (each, unfold) {
       h('button', { type: 'button', onclick: show }, `Show ${count(each.others.length)} more groups`))
   }
   if (each.rest) {
+    if (each.class) return [`${each.error} `, h('a', { href: classLink(each.class) }, `All of ${each.class}`)]
     return [h('b', {}, each.error), h('div', { class: 'muted small' },
       'Further errors of a queue with very many. To see some, read only errors that contain a text.')]
   }

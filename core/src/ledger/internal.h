@@ -55,6 +55,48 @@ bh_status bh__ledger_arrive_again(bh_ledger *self, int64_t number, int64_t deliv
 int bh__ledger_is_orphan(const bh_ledger *self, int64_t entry);
 /* Ends an orphan. It is not bound any more. */
 void bh__ledger_drop_orphan(bh_ledger *self, int64_t entry);
+/* How many copies can be in flight on a publisher, and how many messages an ack acknowledges, at most. */
+#define BH__LEDGER_MOST_SENT 65536
+
+/*
+ * Sets how many copies may be in flight on one publisher. Applies to publishers that you open
+ * later.
+ *
+ * If that many are in flight, a probe replaces an earlier publish of its copy. The answer to that
+ * publish is ignored.
+ *
+ * most: 1 to BH__LEDGER_MOST_SENT. Default: 512.
+ * Errors: BH_ERR_ARGUMENT if it is out of range.
+ */
+bh_status bh__ledger_set_most_sent(bh_ledger *self, int64_t most);
+/*
+ * Sets how many messages one basic.ack may acknowledge: all up to the first message that is not
+ * done.
+ *
+ * If the copy of that first message is in flight, messages done after it wait for its confirm. They
+ * stop waiting when `most` messages are done or `gap_ms` has passed. If its copy is not in flight,
+ * they are acknowledged at once, one by one.
+ *
+ * A channel acknowledges each message alone if a delivery is missing or if its tags are not in
+ * order from 1 on. Then bh_ledger_arrive refuses a tag that is not above the last one.
+ *
+ * most: 0 (default: each message alone) to BH__LEDGER_MOST_SENT.
+ * gap_ms: 0 to 3,600,000.
+ * Errors: BH_ERR_ARGUMENT if a value is out of range.
+ */
+bh_status bh__ledger_set_acks(bh_ledger *self, int64_t most, int64_t gap_ms);
+/* Records that a handler has the message. */
+bh_status bh__ledger_take(bh_ledger *self, int64_t entry);
+/*
+ * Postpones BH_STEP_PUBLISH by a back-off delay, for example after a failed allocation. Settle the
+ * message then.
+ */
+bh_status bh__ledger_postpone(bh_ledger *self, int64_t entry, int64_t now_ms);
+/*
+ * Returns how many messages a handler has or wait for their copy: arrived, taken, due, sent,
+ * waiting.
+ */
+int64_t bh__ledger_unsettled(const bh_ledger *self);
 /* Acknowledges all that is done at once, until the next delivery of each channel. */
 void bh__ledger_flush(bh_ledger *self);
 

@@ -110,17 +110,17 @@ bh_status bh_ledger_set_confirm_timeout_ms(bh_ledger *self, int64_t timeout_ms)
     return BH_OK;
 }
 
-bh_status bh_ledger_set_most_sent(bh_ledger *self, int64_t most)
+bh_status bh__ledger_set_most_sent(bh_ledger *self, int64_t most)
 {
-    if (!self || !is_within(most, 1, BH_LEDGER_MOST_SENT))
+    if (!self || !is_within(most, 1, BH__LEDGER_MOST_SENT))
         return BH_ERR_ARGUMENT;
     self->most_sent = (size_t)most;
     return BH_OK;
 }
 
-bh_status bh_ledger_set_acks(bh_ledger *self, int64_t most, int64_t gap_ms)
+bh_status bh__ledger_set_acks(bh_ledger *self, int64_t most, int64_t gap_ms)
 {
-    if (!self || !is_within(most, 0, BH_LEDGER_MOST_SENT) || !is_within(gap_ms, 0, LONGEST_MS))
+    if (!self || !is_within(most, 0, BH__LEDGER_MOST_SENT) || !is_within(gap_ms, 0, LONGEST_MS))
         return BH_ERR_ARGUMENT;
     self->most_acks = (size_t)most;
     self->ack_gap_ms = gap_ms;
@@ -259,7 +259,7 @@ static bh_status state_status(int is_applied)
     return is_applied ? BH_OK : BH_ERR_STATE;
 }
 
-bh_status bh_ledger_take(bh_ledger *self, int64_t entry)
+bh_status bh__ledger_take(bh_ledger *self, int64_t entry)
 {
     if (!self)
         return BH_ERR_ARGUMENT;
@@ -327,7 +327,7 @@ bh_status bh_ledger_abandon(bh_ledger *self, int64_t entry, int64_t now_ms)
     return state_status(bh__ledger_undo_publish(self, index) && bh__ledger_abandon_entry(self, index, now_ms));
 }
 
-bh_status bh_ledger_postpone(bh_ledger *self, int64_t entry, int64_t now_ms)
+bh_status bh__ledger_postpone(bh_ledger *self, int64_t entry, int64_t now_ms)
 {
     if (!self || now_ms < 0)
         return BH_ERR_ARGUMENT;
@@ -361,7 +361,7 @@ int64_t bh_ledger_copies(const bh_ledger *self)
                 : 0;
 }
 
-int64_t bh_ledger_unsettled(const bh_ledger *self)
+int64_t bh__ledger_unsettled(const bh_ledger *self)
 {
     return self ? self->counts[BH_STATE_ARRIVED] + self->counts[BH_STATE_TAKEN] + bh_ledger_copies(self) : 0;
 }

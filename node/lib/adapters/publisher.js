@@ -354,9 +354,11 @@ class Publisher {
     replayed(error)
   }
 
-  #endReplays (error) {
+  /** Ends the replays, or those whose copies were not published. */
+  #endReplays (error, { areUnsent = false } = {}) {
     for (const [entry, copy] of this.#copies) {
-      if (copy.replayed) this.#endReplay(entry, copy, error)
+      const isDue = this.#ledger.state(entry) === c.BH_STATE_DUE
+      if (copy.replayed && (isDue || !areUnsent)) this.#endReplay(entry, copy, error)
     }
   }
 
@@ -390,7 +392,7 @@ class Publisher {
       return
     }
     if (event === c.BH_EVENT_UNAVAILABLE) {
-      this.#endReplays(replayError(PublishError.status, this.#cause.message))
+      this.#endReplays(replayError(PublishError.status, this.#cause.message), { areUnsent: true })
       this.#emitUnavailable({ error: this.#cause, delay: this.#step[DELAY], count: this.#step[COUNT] })
       return
     }
@@ -398,7 +400,8 @@ class Publisher {
     if (!copy) return // its replay has ended
     if (event === c.BH_EVENT_STALE) {
       this.#copies.delete(entry)
-      copy.replayed?.(new ConnectionFailedError('the channel of the parked message was closed'))
+      if (copy.replayed) copy.replayed(new ConnectionFailedError('the channel of the parked message was closed'))
+      else this.#emitter.emit('stale', () => ({ id: copy.id }))
       earlier.end(copy.original, 'none')
       return
     }

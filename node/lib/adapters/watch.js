@@ -16,6 +16,7 @@ class Watch {
   #silence
   #connection // of the last look
   #check // the timer of the next check of the silence
+  #isReplaying = false
   #rereadAt = 0 // by performance.now(): when to read the unroutable queue again
 
   /**
@@ -91,10 +92,21 @@ class Watch {
       this.#rereadAt = 0 // some retries may have missed the exchange
       missing = error
     }
-    if (!retrier.returnsAfter(missing) || performance.now() < this.#rereadAt) return
-    const { count, foreign } = await retrier.replay(connection)
-    this.#rereadAt = performance.now() + c.bh_replay_pause_ms(foreign)
-    if (count) retrier.emit('replayed', () => ({ count, text: retrier.returnText() }))
+    const isDue = performance.now() >= this.#rereadAt && !this.#isReplaying
+    if (isDue && retrier.returnsAfter(missing)) this.#replay(connection)
+  }
+
+  /** Replays. The next look does not wait for the end: the broker may become silent. */
+  async #replay (connection) {
+    const retrier = this.#retrier
+    this.#isReplaying = true
+    try {
+      const { count, foreign } = await retrier.replay(connection)
+      this.#rereadAt = performance.now() + c.bh_replay_pause_ms(foreign)
+      if (count) retrier.emit('replayed', () => ({ count, text: retrier.returnText() }))
+    } finally {
+      this.#isReplaying = false
+    }
   }
 }
 

@@ -79,8 +79,8 @@ export interface Event {
  *     unconfirmed    no confirm came in time; one copy is published again, the others after its
  *                    confirm
  *     refused        no copy can be made; the original stays unacknowledged for ten minutes
- *     stale          a message was settled after its channel closed, or a stop aborted its handler;
- *                    the broker delivers it again
+ *     stale          a message was settled after its channel closed, or its copy was not confirmed
+ *                    after that, or a stop aborted its handler; the broker delivers it again
  *     connected      a worker has its connections and the topology; or the broker confirmed the
  *                    consumer of `consume`
  *     unavailable    connecting, declaring or consuming failed, or the broker closed the channel

@@ -4,7 +4,7 @@
 
 const { inspect } = require('node:util')
 
-const { namesOf } = require('../checks')
+const { namesOf, numbers } = require('../checks')
 const c = require('../core')
 const { WaitTimeoutError, check, errorOf, inPhrases, made } = require('../errors')
 const { Message } = require('../message')
@@ -27,9 +27,7 @@ const {
 } = c
 const TEXTS = new Set(FIELDS.filter(number => c.bh_event_field_is_string(number)))
 const US = 1000 // in a millisecond
-const LEVELS = namesOf({
-  debug: c.BH_LEVEL_DEBUG, info: c.BH_LEVEL_INFO, warning: WARNING, error: c.BH_LEVEL_ERROR
-})
+const LEVELS = namesOf(numbers('BH_LEVEL_'))
 
 const SHARED = made(c.bh_event_new(c.BH_EVENT_DELIVERED)) // the core's object behind Event.native
 

@@ -5,13 +5,11 @@
 const c = require('../core')
 const { ArgumentError, check, made } = require('../errors')
 const { range } = require('../native')
-const { texts } = require('../checks')
+const { numbers, texts } = require('../checks')
 
 const { BH_METRICS_MOST_ERROR_TYPES: MOST_ERROR_TYPES } = c
 const READY = c.bh_health_name(c.BH_HEALTH_READY)
-const INSTRUMENTS = {
-  [c.BH_INSTRUMENT_COUNTER]: 'counter', [c.BH_INSTRUMENT_GAUGE]: 'gauge', [c.BH_INSTRUMENT_HISTOGRAM]: 'histogram'
-}
+const INSTRUMENTS = Object.keys(numbers('BH_INSTRUMENT_')) // by the core's numbers
 
 /** All metrics, by the core's numbers. */
 const METRICS = range(c.BH_METRIC_LAST).map(number => {

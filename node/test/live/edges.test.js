@@ -13,10 +13,12 @@ const { Retrier } = require('backhop/amqplib')
 const {
   Broker, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, amqplibUrl, control, describe, it, until
 } = require('./broker')
+const { inside } = require('../internals')
 const { CARRIERS } = require('./carriers')
 const { CLIENTS } = require('./clients')
 const { Proxy } = require('./proxy')
 
+const NATIVE = inside('native')
 const NEEDS_WORKER = buildInfo().worker ? {} : { skip: 'built without librabbitmq' }
 const { 'amqplib, consume': Amqplib, 'node-amqp, consume': NodeAmqp } = CLIENTS
 const { 'amqplib, promises': AmqplibWrapped, 'node-amqp': NodeAmqpWrapped } = CLIENTS // the application consumes
@@ -564,6 +566,24 @@ describe('an edge', NEEDS_BROKER, () => {
       assert.equal(state() ?? 'ready', 'ready')
       await broker.publish('x', queue)
       await until(() => seen.length === 2, 'it is handled, fails and succeeds')
+    })
+
+    it(`W7: a consumer over ${Consumer.name} reports a silence while a look replays`, needs, async () => {
+      const proxy = await Proxy.to(URL)
+      closing.push(() => proxy.close())
+      let isHeld = false
+      const { consumer, events } = await looking({ confirmTimeout: '500ms' }, `${proxy.url}?heartbeat=0`)
+      const unroutable = mock.method(consumer.retrier.topology[NATIVE], 'unroutable_queue', () => {
+        if (!isHeld) proxy.hold() // the look before the replay was answered
+        isHeld = true
+        return `${broker.namespace}.unroutable`
+      })
+      const { text } = await until(() => events.find(({ name }) => name === 'unavailable'), 'it is silent')
+      assert.match(text, /^the broker has not answered for 0.5 s/)
+      assert.ok(unroutable.mock.callCount())
+      const before = events.filter(({ name }) => name === 'connected').length
+      proxy.release()
+      await until(() => events.filter(({ name }) => name === 'connected').length > before, 'the broker answers')
     })
 
     it(`F4: a consumer over ${Consumer.name} binds its queue again`, needs, async () => {

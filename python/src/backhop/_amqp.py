@@ -33,34 +33,15 @@ from itertools import repeat
 from typing import Any, TypeAlias
 
 from . import _backhop as c
-from ._core import number
+from ._core import names, number, numbers
 from ._errors import ArgumentError, ArgumentTypeError, Error, check
 from ._times import whole_seconds
 
 Text: TypeAlias = str | bytes
 Headers: TypeAlias = Mapping[Any, Any] | Iterable[tuple[Any, Any]]
 
-TYPES: dict[str, int] = {
-    "boolean": c.BH_TYPE_BOOLEAN,
-    "int8": c.BH_TYPE_INT8,
-    "uint8": c.BH_TYPE_UINT8,
-    "int16": c.BH_TYPE_INT16,
-    "uint16": c.BH_TYPE_UINT16,
-    "int32": c.BH_TYPE_INT32,
-    "uint32": c.BH_TYPE_UINT32,
-    "int64": c.BH_TYPE_INT64,
-    "uint64": c.BH_TYPE_UINT64,
-    "float": c.BH_TYPE_FLOAT,
-    "double": c.BH_TYPE_DOUBLE,
-    "decimal": c.BH_TYPE_DECIMAL,
-    "string": c.BH_TYPE_STRING,
-    "bytes": c.BH_TYPE_BYTES,
-    "timestamp": c.BH_TYPE_TIMESTAMP,
-    "void": c.BH_TYPE_VOID,
-    "array": c.BH_TYPE_ARRAY,
-    "table": c.BH_TYPE_TABLE,
-}
-TYPE_NAMES = {number: name for name, number in TYPES.items()}
+TYPES: dict[str, int] = numbers("BH_TYPE_")
+TYPE_NAMES: dict[int, str] = names("BH_TYPE_")
 
 _STRING = c.BH_TYPE_STRING
 _DOUBLE = c.BH_TYPE_DOUBLE

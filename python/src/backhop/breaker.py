@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 from . import _backhop as c
 from ._amqp import Text, encoded
 from ._checks import LONGEST_MS, function, instance, shortened, span_ms, truth, whole
-from ._core import made
+from ._core import made, names
 from ._errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -30,12 +30,7 @@ from .topology import Topology
 BreakerState: TypeAlias = Literal["closed", "open", "half-open", "disabled"]
 """The state of a Breaker."""
 
-_STATES: dict[int, BreakerState] = {
-    c.BH_BREAKER_CLOSED: "closed",
-    c.BH_BREAKER_OPEN: "open",
-    c.BH_BREAKER_HALF_OPEN: "half-open",
-    c.BH_BREAKER_DISABLED: "disabled",
-}
+_STATES: dict[int, BreakerState] = names("BH_BREAKER_")
 _NEVER = -1
 _DAY_MS = 86_400_000
 _RANDOM_BYTES = 8

@@ -10,24 +10,12 @@ from typing import Any
 from . import _backhop as c
 from ._amqp import TYPE_NAMES, Headers, Text, pull_headers, push_headers
 from ._checks import shortened
-from ._core import made
+from ._core import made, numbers
 from ._errors import ArgumentError, ArgumentTypeError, check
 from ._times import milliseconds, moment, whole_seconds
 
 PROPERTIES: dict[str, int] = {
-    "content_type": c.BH_PROPERTY_CONTENT_TYPE,
-    "content_encoding": c.BH_PROPERTY_CONTENT_ENCODING,
-    "delivery_mode": c.BH_PROPERTY_DELIVERY_MODE,
-    "priority": c.BH_PROPERTY_PRIORITY,
-    "correlation_id": c.BH_PROPERTY_CORRELATION_ID,
-    "reply_to": c.BH_PROPERTY_REPLY_TO,
-    "expiration": c.BH_PROPERTY_EXPIRATION,
-    "message_id": c.BH_PROPERTY_MESSAGE_ID,
-    "timestamp": c.BH_PROPERTY_TIMESTAMP,
-    "type": c.BH_PROPERTY_TYPE,
-    "user_id": c.BH_PROPERTY_USER_ID,
-    "app_id": c.BH_PROPERTY_APP_ID,
-    "cluster_id": c.BH_PROPERTY_CLUSTER_ID,
+    name.replace("-", "_"): number for name, number in numbers("BH_PROPERTY_", "HEADERS").items()
 }
 """AMQP's basic properties as Python's clients name them, without headers."""
 

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from . import _backhop as c
 from ._amqp import Text
 from ._checks import instance, legacy_header, queues
-from ._core import made
+from ._core import made, names
 from ._errors import check
 from ._times import moment, seconds
 from .delivery import Delivery
@@ -18,14 +18,7 @@ from .topology import Topology
 
 Source: TypeAlias = Literal["none", "backhop", "legacy", "x-death", "delivery-count"]
 
-_SOURCES: dict[int, Source] = {
-    c.BH_SOURCE_NONE: "none",
-    c.BH_SOURCE_BACKHOP: "backhop",
-    c.BH_SOURCE_LEGACY: "legacy",
-    c.BH_SOURCE_X_DEATH: "x-death",
-    c.BH_SOURCE_DELIVERY_COUNT: "delivery-count",
-}
-
+_SOURCES: dict[int, Source] = names("BH_SOURCE_")
 
 _ID_RANDOM_BYTES = 16
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from . import _backhop as c
 from ._amqp import TYPE_NAMES, Text, Typed, wire_text
 from ._checks import instance, shortened, whole
-from ._core import made, number
+from ._core import made, names, number, numbers
 from ._errors import ArgumentError, ArgumentTypeError, check
 from ._times import Seconds, milliseconds, seconds, since_epoch
 from .delivery import PROPERTIES
@@ -27,28 +27,11 @@ Action: TypeAlias = Literal[
 RANDOM_BYTES = 32
 FRAME_MAX = 131072
 
-OUTCOMES: dict[Outcome, int] = {
-    "ok": c.BH_OUTCOME_OK,
-    "failed": c.BH_OUTCOME_FAILED,
-    "permanent": c.BH_OUTCOME_PERMANENT,
-    "dropped": c.BH_OUTCOME_DROPPED,
-    "throttled": c.BH_OUTCOME_THROTTLED,
-    "deferred": c.BH_OUTCOME_DEFERRED,
-}
+OUTCOMES: dict[Outcome, int] = numbers("BH_OUTCOME_", "RELEASED")
 _INT64 = c.BH_TYPE_INT64
 _ARRAY = c.BH_TYPE_ARRAY
 _VOID = c.BH_TYPE_VOID
-_ACTIONS: dict[int, Action] = {
-    c.BH_ACTION_NONE: "none",
-    c.BH_ACTION_ACK: "ack",
-    c.BH_ACTION_RETRY: "retry",
-    c.BH_ACTION_REJECT: "reject",
-    c.BH_ACTION_RETURN: "return",
-    c.BH_ACTION_PARK: "park",
-    c.BH_ACTION_DROP: "drop",
-    c.BH_ACTION_REPLAY: "replay",
-    c.BH_ACTION_DEFER: "defer",
-}
+_ACTIONS: dict[int, Action] = names("BH_ACTION_")
 _PUBLISHING = frozenset({"retry", "defer", "park", "replay"})
 
 
@@ -385,7 +368,8 @@ class Plan:
         Items: action, failed attempts, delay in ms, rung in ms, reason, id, exchange, routing key,
         mandatory.
         """
-        return c.Plan_described(self._handle)
+        described: tuple[Any, ...] = c.Plan_described(self._handle)
+        return described
 
     def __repr__(self) -> str:
         where = f" to {self.exchange!r}" if self.publishes else ""

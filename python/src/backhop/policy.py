@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from . import _backhop as c
 from ._checks import LONGEST_MS, fraction, real, span_ms, whole
-from ._core import made, number
+from ._core import made, names, number, numbers
 from ._errors import ArgumentError, ArgumentTypeError, PolicyError, error, in_seconds
 from ._times import Seconds, milliseconds, seconds
 from .preview import Preview, PreviewRow, failures_shown, ladder_preview, policy_row
@@ -16,21 +16,10 @@ from .preview import Preview, PreviewRow, failures_shown, ladder_preview, policy
 Kind: TypeAlias = Literal["exponential", "linear", "fixed", "steps"]
 Jitter: TypeAlias = Literal["none", "spread", "equal", "full", "decorrelated"]
 
-_KINDS: dict[Kind, int] = {
-    "exponential": c.BH_KIND_EXPONENTIAL,
-    "linear": c.BH_KIND_LINEAR,
-    "fixed": c.BH_KIND_FIXED,
-    "steps": c.BH_KIND_STEPS,
-}
-_JITTERS: dict[Jitter, int] = {
-    "none": c.BH_JITTER_NONE,
-    "spread": c.BH_JITTER_SPREAD,
-    "equal": c.BH_JITTER_EQUAL,
-    "full": c.BH_JITTER_FULL,
-    "decorrelated": c.BH_JITTER_DECORRELATED,
-}
-_KIND_NAMES = {number: name for name, number in _KINDS.items()}
-_JITTER_NAMES = {number: name for name, number in _JITTERS.items()}
+_KINDS: dict[Kind, int] = numbers("BH_KIND_")
+_JITTERS: dict[Jitter, int] = numbers("BH_JITTER_")
+_KIND_NAMES: dict[int, Kind] = names("BH_KIND_")
+_JITTER_NAMES: dict[int, Jitter] = names("BH_JITTER_")
 _DEFAULTS = c.bh_policy_defaults()
 _SPREAD = 0.2  # the core's default too
 _MOST_ATTEMPTS = 1_000_000_000

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from . import _backhop as c
 from ._amqp import Text
 from ._checks import instance, queue_name, short_text, text, whole
-from ._core import made, number
+from ._core import made, names, number, numbers
 from ._errors import ArgumentError, ArgumentTypeError, check, error, in_seconds
 from ._times import seconds
 from .policy import Policy
@@ -20,29 +20,15 @@ QueueType: TypeAlias = Literal["quorum", "classic"]
 Mode: TypeAlias = Literal["create", "verify", "none"]
 """Declares missing things, checks that all exist, or does nothing."""
 
-MODES: dict[Mode, int] = {
-    "create": c.BH_MODE_CREATE,
-    "verify": c.BH_MODE_VERIFY,
-    "none": c.BH_MODE_NONE,
-}
+MODES: dict[Mode, int] = numbers("BH_MODE_")
 
-_STRATEGIES: dict[Strategy, int] = {
-    "ladder": c.BH_STRATEGY_LADDER,
-    "message-ttl": c.BH_STRATEGY_MESSAGE_TTL,
-    "reject": c.BH_STRATEGY_REJECT,
-    "delayed-exchange": c.BH_STRATEGY_DELAYED_EXCHANGE,
-    "native": c.BH_STRATEGY_NATIVE,
-}
+_STRATEGIES: dict[Strategy, int] = numbers("BH_STRATEGY_")
 _SERIES = (5, 10, 20, 40)
 _LONGEST_QUEUE = 247  # bytes: "backhop:" and the name are one routing key
 _LONGEST_NAMESPACE = 200
-_STRATEGY_NAMES = {number: name for name, number in _STRATEGIES.items()}
-_QUEUE_TYPES: dict[QueueType, int] = {"quorum": c.BH_QUEUE_QUORUM, "classic": c.BH_QUEUE_CLASSIC}
-WHATS: dict[int, Literal["exchange", "queue", "binding"]] = {
-    c.BH_DECLARE_EXCHANGE: "exchange",
-    c.BH_DECLARE_QUEUE: "queue",
-    c.BH_DECLARE_BINDING: "binding",
-}
+_STRATEGY_NAMES: dict[int, Strategy] = names("BH_STRATEGY_")
+_QUEUE_TYPES: dict[QueueType, int] = numbers("BH_QUEUE_")
+WHATS: dict[int, Literal["exchange", "queue", "binding"]] = names("BH_DECLARE_", "NONE")
 
 
 @dataclass(frozen=True, slots=True)

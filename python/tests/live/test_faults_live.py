@@ -195,6 +195,36 @@ def test_W7_a_consumer_reports_a_silent_connection_and_a_later_answer(
     assert names(events).count("unavailable") == names(events).count("connected") - 1
 
 
+@each_client
+def test_W7_a_connection_that_is_silent_while_a_look_replays_is_reported(
+    client: str,
+    looks: Looks,
+    broker: Broker,
+    proxy: Proxy,
+    own_namespace: str,
+) -> None:
+    queue, events = broker.queue(), list[backhop.Event]()
+    options: Any = {"policy": QUICK, "namespace": own_namespace, "on_event": events.append, "confirm_timeout": 0.5}
+    with connected(client, f"{proxy.url}?heartbeat=0", queue, Handler(), **options) as consumer:
+        consumer.declare()
+        session = consumer.retrier._session
+        replay = session.replay_unroutable
+
+        def hold_and_replay(*arguments: Any) -> None:
+            proxy.hold()
+            replay(*arguments)
+
+        session.replay_unroutable = hold_and_replay
+        consumer.begin_by_itself()
+        until(lambda: "unavailable" in names(events))
+        session.replay_unroutable = replay
+        proxy.release()
+        until(lambda: consumer.consumer.state == "ready")
+        looks.end()
+    silent = next(event for event in events if event.name == "unavailable")
+    assert silent.text.startswith("the broker has not answered for 0.5 s")
+
+
 # --- F2: a success that the broker delivers again -------------------------------------------------
 
 

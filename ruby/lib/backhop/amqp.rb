@@ -57,27 +57,8 @@ module Backhop
   # worker keeps all types.
   # @api private
   module AMQP
-    TYPES = {
-      boolean: Native::BH_TYPE_BOOLEAN,
-      int8: Native::BH_TYPE_INT8,
-      uint8: Native::BH_TYPE_UINT8,
-      int16: Native::BH_TYPE_INT16,
-      uint16: Native::BH_TYPE_UINT16,
-      int32: Native::BH_TYPE_INT32,
-      uint32: Native::BH_TYPE_UINT32,
-      int64: Native::BH_TYPE_INT64,
-      uint64: Native::BH_TYPE_UINT64,
-      float: Native::BH_TYPE_FLOAT,
-      double: Native::BH_TYPE_DOUBLE,
-      decimal: Native::BH_TYPE_DECIMAL,
-      string: Native::BH_TYPE_STRING,
-      bytes: Native::BH_TYPE_BYTES,
-      timestamp: Native::BH_TYPE_TIMESTAMP,
-      void: Native::BH_TYPE_VOID,
-      array: Native::BH_TYPE_ARRAY,
-      table: Native::BH_TYPE_TABLE
-    }.freeze
-    TYPE_NAMES = TYPES.invert.freeze
+    TYPES = Core.numbers("BH_TYPE_")
+    TYPE_NAMES = Core.names("BH_TYPE_")
 
     INT64 = (-(2**63)..((2**63) - 1))
     UINT64 = (0..((2**64) - 1))

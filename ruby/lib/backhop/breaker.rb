@@ -16,12 +16,7 @@ module Backhop
   #       "webhooks", key: ->(message) { URI(message.headers["url"]).host }
   #     )
   class Breaker
-    STATES = {
-      Native::BH_BREAKER_CLOSED => :closed,
-      Native::BH_BREAKER_OPEN => :open,
-      Native::BH_BREAKER_HALF_OPEN => :half_open,
-      Native::BH_BREAKER_DISABLED => :disabled
-    }.freeze
+    STATES = Core.names("BH_BREAKER_")
     DAY_MS = 24 * Times::HOUR_MS
     LONGEST_MS = 100_000_000_000
     NEVER = -1

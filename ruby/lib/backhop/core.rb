@@ -17,6 +17,18 @@ module Backhop
       native
     end
 
+    # Returns an enumeration of the core: BH_QUEUE_CLASSIC is :classic of "BH_QUEUE_".
+    #
+    # @param others [Array<Symbol>] names to leave out, besides :last, which only counts
+    def numbers(prefix, *others)
+      names = Native.constants.select { |name| name.start_with?(prefix) }
+      names.to_h { |name| [name.to_s.delete_prefix(prefix).downcase.to_sym, Native.const_get(name)] }
+           .except(:last, *others).freeze
+    end
+
+    # Returns the names of an enumeration by the core's numbers.
+    def names(prefix, *others) = numbers(prefix, *others).invert.freeze
+
     # Returns the core's number for a name, or raises `error` if there is no such name.
     def number(names, name, what, error = InvalidArgumentError)
       names.fetch(name) do

@@ -9,7 +9,7 @@ module Backhop
   # The next step needs a new channel then.
   # @api private
   class Declaring
-    MODES = { create: Native::BH_MODE_CREATE, verify: Native::BH_MODE_VERIFY, none: Native::BH_MODE_NONE }.freeze
+    MODES = Core.numbers("BH_MODE_")
     DIALECTS = %i[c python ruby node].freeze
     private_constant :MODES, :DIALECTS
 

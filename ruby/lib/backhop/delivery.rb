@@ -5,21 +5,7 @@ module Backhop
   class Delivery
     # AMQP's basic properties without the headers, with Bunny's names.
     # @api private
-    PROPERTIES = {
-      content_type: Native::BH_PROPERTY_CONTENT_TYPE,
-      content_encoding: Native::BH_PROPERTY_CONTENT_ENCODING,
-      delivery_mode: Native::BH_PROPERTY_DELIVERY_MODE,
-      priority: Native::BH_PROPERTY_PRIORITY,
-      correlation_id: Native::BH_PROPERTY_CORRELATION_ID,
-      reply_to: Native::BH_PROPERTY_REPLY_TO,
-      expiration: Native::BH_PROPERTY_EXPIRATION,
-      message_id: Native::BH_PROPERTY_MESSAGE_ID,
-      timestamp: Native::BH_PROPERTY_TIMESTAMP,
-      type: Native::BH_PROPERTY_TYPE,
-      user_id: Native::BH_PROPERTY_USER_ID,
-      app_id: Native::BH_PROPERTY_APP_ID,
-      cluster_id: Native::BH_PROPERTY_CLUSTER_ID
-    }.freeze
+    PROPERTIES = Core.numbers("BH_PROPERTY_", :headers)
     NUMBERS = %i[delivery_mode priority timestamp].freeze
     INTEGERS = %i[int8 uint8 int16 uint16 int32 uint32 int64 timestamp].freeze
     private_constant :NUMBERS, :INTEGERS

@@ -64,8 +64,11 @@ module Backhop
             "connection; end the child with exit! in the handler#{": #{error.full_message(highlight: false)}" if error}"
         end
       ensure
-        [$stdout, $stderr].each(&:flush)
-        exit!(error.is_a?(SystemExit) ? error.status : 1)
+        begin
+          [$stdout, $stderr].each(&:flush)
+        ensure
+          exit!(error.is_a?(SystemExit) ? error.status : 1)
+        end
       end
 
       def end_thread(message, listeners, thread_ended)

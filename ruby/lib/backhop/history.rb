@@ -33,13 +33,7 @@ module Backhop
   # A message's past, from its headers. Headers are untrusted input: an invalid one is ignored and
   # listed in {#problems}.
   class History
-    SOURCES = {
-      Native::BH_SOURCE_NONE => :none,
-      Native::BH_SOURCE_BACKHOP => :backhop,
-      Native::BH_SOURCE_LEGACY => :legacy,
-      Native::BH_SOURCE_X_DEATH => :x_death,
-      Native::BH_SOURCE_DELIVERY_COUNT => :delivery_count
-    }.freeze
+    SOURCES = Core.names("BH_SOURCE_")
     private_constant :SOURCES
 
     # Number of random bytes of an assigned id.

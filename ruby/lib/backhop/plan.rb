@@ -12,25 +12,8 @@ module Backhop
   # | :retry, :defer | basic.publish of a copy, its confirm, then basic.ack of the original |
   # | :park, :replay | the same                                                             |
   class Plan
-    OUTCOMES = {
-      ok: Native::BH_OUTCOME_OK,
-      failed: Native::BH_OUTCOME_FAILED,
-      permanent: Native::BH_OUTCOME_PERMANENT,
-      dropped: Native::BH_OUTCOME_DROPPED,
-      throttled: Native::BH_OUTCOME_THROTTLED,
-      deferred: Native::BH_OUTCOME_DEFERRED
-    }.freeze
-    ACTIONS = {
-      Native::BH_ACTION_NONE => :none,
-      Native::BH_ACTION_ACK => :ack,
-      Native::BH_ACTION_RETRY => :retry,
-      Native::BH_ACTION_REJECT => :reject,
-      Native::BH_ACTION_RETURN => :return,
-      Native::BH_ACTION_PARK => :park,
-      Native::BH_ACTION_DROP => :drop,
-      Native::BH_ACTION_REPLAY => :replay,
-      Native::BH_ACTION_DEFER => :defer
-    }.freeze
+    OUTCOMES = Core.numbers("BH_OUTCOME_", :released)
+    ACTIONS = Core.names("BH_ACTION_")
     private_constant :OUTCOMES, :ACTIONS
 
     # The frame_max that RabbitMQ offers by default, in bytes.

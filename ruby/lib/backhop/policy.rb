@@ -18,19 +18,8 @@ module Backhop
   #           6  26 min 40 s  40 min 30 s  52 min 30 s     1 h 40 s      4
   #           7  33 min 20 s  48 min 36 s  52 min 30 s   1 h 49 min      3
   class Policy
-    KINDS = {
-      exponential: Native::BH_KIND_EXPONENTIAL,
-      linear: Native::BH_KIND_LINEAR,
-      fixed: Native::BH_KIND_FIXED,
-      steps: Native::BH_KIND_STEPS
-    }.freeze
-    JITTERS = {
-      none: Native::BH_JITTER_NONE,
-      spread: Native::BH_JITTER_SPREAD,
-      equal: Native::BH_JITTER_EQUAL,
-      full: Native::BH_JITTER_FULL,
-      decorrelated: Native::BH_JITTER_DECORRELATED
-    }.freeze
+    KINDS = Core.numbers("BH_KIND_")
+    JITTERS = Core.numbers("BH_JITTER_")
     DEFAULTS = Native.bh_policy_defaults.freeze
     SPREAD = 0.2
     LONGEST_MS = 100_000_000_000 # the core's limit

@@ -67,14 +67,15 @@ module Backhop
     #
     # @param cause [String, nil] the cause; the core words it by the kind of the event
     # @param delay [Numeric] seconds
+    # @param to [Array<Subscription>, nil] whose state it may change; nil: all
     # @api private
-    def emit(name, error: nil, text: nil, cause: nil, delay: 0, **fields)
+    def emit(name, error: nil, text: nil, cause: nil, delay: 0, to: nil, **fields)
       @listeners.emit(name, error) do |native|
         status = error.status if error.is_a?(Error)
         fields = { text: text, status: status, delay_ms: Times.milliseconds(delay), **fields }
         fields.each { |field, value| Event.set(native, field, value) unless [0, ""].include?(value) }
         Status.check(native.set_cause(cause)) if cause
-        note(native)
+        note(native, to)
       end
       note_gauges
     end
@@ -114,7 +115,7 @@ module Backhop
     private
 
     # Gets each event of {#emit}.
-    def note(event); end
+    def note(event, to = nil); end
 
     # Records the end of a message's call with the breaker.
     def end_call(message, result, error = nil)

@@ -31,20 +31,10 @@ module Backhop
 
   # The exchanges, queues and bindings that a work queue needs, as data. A topology is immutable.
   class Topology
-    STRATEGIES = {
-      ladder: Native::BH_STRATEGY_LADDER,
-      message_ttl: Native::BH_STRATEGY_MESSAGE_TTL,
-      reject: Native::BH_STRATEGY_REJECT,
-      delayed_exchange: Native::BH_STRATEGY_DELAYED_EXCHANGE,
-      native: Native::BH_STRATEGY_NATIVE
-    }.freeze
-    QUEUE_TYPES = { quorum: Native::BH_QUEUE_QUORUM, classic: Native::BH_QUEUE_CLASSIC }.freeze
+    STRATEGIES = Core.numbers("BH_STRATEGY_")
+    QUEUE_TYPES = Core.numbers("BH_QUEUE_")
     # @api private
-    WHATS = {
-      Native::BH_DECLARE_EXCHANGE => :exchange,
-      Native::BH_DECLARE_QUEUE => :queue,
-      Native::BH_DECLARE_BINDING => :binding
-    }.freeze
+    WHATS = Core.names("BH_DECLARE_", :none)
     SERIES = [5, 10, 20, 40].to_h { |series| [series, series] }.freeze
     LONGEST_NAME = 247 # bytes, the core's limit
     INT64 = (-(2**63)..((2**63) - 1))

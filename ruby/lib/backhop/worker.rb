@@ -26,7 +26,7 @@ module Backhop
   #
   # After a fork, the parent's worker raises ForkedError in the child. Make a new worker there.
   class Worker
-    MODES = { create: Native::BH_MODE_CREATE, verify: Native::BH_MODE_VERIFY, none: Native::BH_MODE_NONE }.freeze
+    MODES = Core.numbers("BH_MODE_")
     DRAIN = (0..Times::HOUR_MS)
     TIMEOUT = (1..Times::HOUR_MS)
     MOST_REPLAYED = (2**53) - 1

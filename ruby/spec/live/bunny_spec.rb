@@ -24,6 +24,17 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
     end
   end
 
+  # Keeps the next confirm that the retrier gets, until `release`.
+  def hold_first_confirm(retrier)
+    publisher = retrier.instance_variable_get(:@publisher)
+    held = []
+    allow(publisher).to receive(:notify).and_wrap_original do |notify, *notice|
+      held.empty? && notice.first == :confirmed ? held << [notify, notice] : notify.call(*notice)
+    end
+    held.define_singleton_method(:release) { each { |notify, notice| notify.call(*notice) } }
+    held
+  end
+
   # Does as a client that gives a value which it cannot write.
   def spoil(message) = message.arrived_properties[:headers]["unknown to AMQP"] = Object.new
 
@@ -580,6 +591,35 @@ RSpec.describe "Retries over Bunny and Kicks", skip: NEEDS_BROKER do
       expect(connection).to be_closed
       expect(told.string).not_to match(/CHANNEL_ERROR|recover/i)
       proxy.close
+    end
+
+    it "waits for the confirm of a replay while the topology cannot be declared" do
+      calls = Hash.new(0)
+      handler = lambda do |message|
+        calls[message.body] += 1
+        raise(message.body == "parked" ? Backhop::Park : "why") if calls[message.body] == 1
+      end
+      connected(BunnyClient, URL, queue, handler, **options) do |consumer|
+        retrier = consumer.retrier
+        consumer.declare
+        consumer.begin
+        broker.publish("parked", queue)
+        until_true { broker.count(parked) == 1 && retrier.pending.zero? }
+        confirms = hold_first_confirm(retrier)
+        replaying = Thread.new { retrier.replay }
+        until_true { confirms.any? }
+        allow(retrier).to receive(:make).and_raise(Backhop::MissingError, "the topology is forbidden")
+        waits = retrier.topology.declarations.select { |each| each.what == :queue && each.name.include?(".wait.") }
+        waits.each { |each| broker.channel.queue_delete(each.name) }
+        broker.publish("fails", queue)
+        until_true { log.string.include?("the topology is forbidden") }
+        expect(replaying).to be_alive
+        allow(retrier).to receive(:make).and_call_original
+        confirms.release
+        expect(replaying.value).to eq(1)
+        until_true { calls == { "parked" => 2, "fails" => 2 } }
+        expect(broker.count(parked)).to eq(0)
+      end
     end
 
     it "ends what is pending where the connection is closed" do

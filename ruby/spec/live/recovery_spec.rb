@@ -337,20 +337,60 @@ RSpec.describe "A consumer over Bunny", skip: NEEDS_BROKER do
     handler = Handler.new
     mute = { **options, confirm_timeout: 0.5, bunny: { heartbeat: 0 } }
     consuming(SubscribedClient, proxy.url, queue, handler, **mute) do |consumer|
-      events.get(:connected)
+      lost = consumer.retrier.subscribe { nil }
+      2.times { events.get(:connected) }
+      allow(lost).to receive(:consuming?).and_return(false)
       proxy.hold
       look(consumer)
       silent = events.get(:unavailable)
       expect(silent.to_s).to include("the broker has not answered for 0.5 s")
       expect(silent).to have_attributes(connection: "consume", error: Backhop::WaitTimeoutError)
-      expect(consumer.retrier.readiness).to eq([false])
+      expect(consumer.retrier.readiness).to eq([false, false])
       proxy.release
       expect(events.get(:connected).text).to eq("the broker answers again")
-      expect(consumer.retrier.readiness).to eq([true])
+      expect(consumer.retrier.readiness).to eq([true, false])
+      lost.cancel
       broker.publish("1", queue)
       handler.saw(1)
     end
     proxy.close
+  end
+
+  it "W7: a consumer reports a connection that is silent while a look replays", :long do
+    mute = { **options, confirm_timeout: 0.5, bunny: { heartbeat: 0 } }
+    consuming(SubscribedClient, proxy.url, queue, Handler.new, **mute) do |consumer|
+      events.get(:connected)
+      is_replaying = Queue.new
+      allow(consumer.retrier).to receive(:replay_unroutable).and_wrap_original do |replay|
+        proxy.hold
+        is_replaying << true
+        replay.call
+      end
+      look(consumer)
+      is_replaying.pop
+      look(consumer)
+      expect(events.get(:unavailable).to_s).to include("the broker has not answered for 0.5 s")
+      proxy.release
+      events.get(:connected)
+    end
+    proxy.close
+  end
+
+  it "emits for one subscription what changes no state of another one" do
+    connected(BunnyClient, URL, queue, nil, **options) do |client|
+      over, lost, other = Array.new(3) { client.retrier.subscribe { nil } }
+      3.times { events.get(:connected) }
+      over.cancel(PATIENCE)
+      states = Queue.new
+      allow(client.retrier).to receive(:emit).and_wrap_original do |emit, name, **fields|
+        emit.call(name, **fields)
+        states << [name, *[over, lost, other].map(&:state)] if %i[cancelled unavailable connected].include?(name)
+      end
+      lost.channel.close
+      expect(states.pop.last(3)).to eq(%i[stopped reconnecting ready])
+      until_true { lost.state == :ready }
+      expect(over.state).to be(:stopped)
+    end
   end
 
   { "by subscribe" => SubscribedClient, "by wrap" => BunnyClient, "in Kicks" => KicksClient }.each do |name, client|

@@ -17,7 +17,6 @@
  * The rules:
  *
  *   - An original is acknowledged after the broker confirmed its copy, and on its own channel only.
- *   - One basic.ack acknowledges several messages if bh_ledger_set_acks allows it.
  *   - If a channel or the connection closes over a copy, the suspects are sent one by one. The
  *     culprit is abandoned: its original stays unacknowledged for a while, and the others go on.
  *   - If a confirm is late, one copy is sent as a probe and the others wait for any confirm. A
@@ -25,7 +24,8 @@
  *     and a copy that was not sent yet, in turn; of the copies in flight each time another one.
  *   - A copy that waits for its rung delays no other copy.
  *   - A nacked or returned copy is sent again after a delay of the back-off policy.
- *   - The number of copies in flight is bounded (bh_ledger_set_most_sent).
+ *   - At most 512 copies are in flight on one publisher. A probe beyond them replaces an earlier publish
+ *     of its copy, whose answer is ignored.
  *   - If copies are due and no publisher is open, the ledger returns BH_STEP_OPEN. If the attempt
  *     fails, the next one comes after a delay of the back-off policy.
  *   - If a copy was returned or an exchange is missing, the topology is declared again before the
@@ -46,7 +46,6 @@ BH_BEGIN_DECLS
 #define BH_LEDGER_RANDOM_BYTES 8
 #define BH_LEDGER_MOST_CHANNELS 65535 /* open at once */
 #define BH_LEDGER_MOST_PUBLISHERS 8   /* open at once */
-#define BH_LEDGER_MOST_SENT 65536     /* for bh_ledger_set_most_sent */
 #define BH_LEDGER_NEVER INT64_C(-1)   /* from bh_ledger_due_ms: no step becomes due by time alone */
 
 /* The state of an entry. The last three are final: they are only counted (bh_ledger_count). */
@@ -155,33 +154,6 @@ BH_API void bh_ledger_free(bh_ledger *self);
  */
 BH_API bh_status bh_ledger_set_confirm_timeout_ms(bh_ledger *self, int64_t timeout_ms);
 /*
- * Sets how many copies may be in flight on one publisher. Applies to publishers that you open
- * later.
- *
- * If that many are in flight, a probe replaces an earlier publish of its copy. The answer to that
- * publish is ignored.
- *
- * most: 1 to BH_LEDGER_MOST_SENT. Default: 512.
- * Errors: BH_ERR_ARGUMENT if it is out of range.
- */
-BH_API bh_status bh_ledger_set_most_sent(bh_ledger *self, int64_t most);
-/*
- * Sets how many messages one basic.ack may acknowledge: all up to the first message that is not
- * done.
- *
- * If the copy of that first message is in flight, messages done after it wait for its confirm. They
- * stop waiting when `most` messages are done or `gap_ms` has passed. If its copy is not in flight,
- * they are acknowledged at once, one by one.
- *
- * A channel acknowledges each message alone if a delivery is missing or if its tags are not in
- * order from 1 on.
- *
- * most: 0 (default: each message alone) to BH_LEDGER_MOST_SENT.
- * gap_ms: 0 to 3,600,000.
- * Errors: BH_ERR_ARGUMENT if a value is out of range.
- */
-BH_API bh_status bh_ledger_set_acks(bh_ledger *self, int64_t most, int64_t gap_ms);
-/*
  * Sets whether you can declare the topology again, because you declared it before.
  *
  * If it is on, the topology is declared again before the next publish, by BH_STEP_DECLARE with
@@ -221,8 +193,7 @@ BH_API int64_t bh_ledger_lose_channel(bh_ledger *self, int64_t channel);
 /*
  * Adds a delivery. *out is its entry, which this ledger never uses again.
  *
- * delivery_tag: 1 or above. If bh_ledger_set_acks groups acknowledgements: also above the last tag
- * of the channel.
+ * delivery_tag: 1 or above.
  * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY; BH_ERR_STATE if the channel is not open.
  */
 BH_API bh_status bh_ledger_arrive(bh_ledger *self, int64_t channel, int64_t delivery_tag, int64_t *out);
@@ -231,12 +202,9 @@ BH_API bh_status bh_ledger_arrive(bh_ledger *self, int64_t channel, int64_t deli
  * Errors of the following functions: BH_ERR_ARGUMENT; BH_ERR_STATE if the state of the entry does
  * not allow the call. If its channel closed, the state is BH_STATE_NONE.
  *
- * If the last step was BH_STEP_PUBLISH of this entry, all but bh_ledger_take undo it: you have not
- * written the copy. The next publish then gets the same tag.
+ * If the last step was BH_STEP_PUBLISH of this entry, they undo it: you have not written the copy. The next publish then gets the same tag.
  */
 
-/* Records that a handler has the message. */
-BH_API bh_status bh_ledger_take(bh_ledger *self, int64_t entry);
 /* Settles a message that needs no copy. It will be acknowledged. */
 BH_API bh_status bh_ledger_acknowledge(bh_ledger *self, int64_t entry);
 /*
@@ -252,11 +220,6 @@ BH_API bh_status bh_ledger_settle(bh_ledger *self, int64_t entry, bh_action acti
 BH_API bh_status bh_ledger_give_back(bh_ledger *self, int64_t entry);
 /* Abandons the message: no copy can be made or published. It is given back after ten minutes. */
 BH_API bh_status bh_ledger_abandon(bh_ledger *self, int64_t entry, int64_t now_ms);
-/*
- * Postpones BH_STEP_PUBLISH by a back-off delay, for example after a failed allocation. Settle the
- * message then.
- */
-BH_API bh_status bh_ledger_postpone(bh_ledger *self, int64_t entry, int64_t now_ms);
 
 /* --- reports of the publishing side ----------------------------------------------------------- */
 
@@ -360,11 +323,6 @@ BH_API int64_t bh_ledger_due_ms(const bh_ledger *self);
 BH_API bh_state bh_ledger_state(const bh_ledger *self, int64_t entry);
 /* Returns how many messages are in a state, or how many ended in a final state. */
 BH_API int64_t bh_ledger_count(const bh_ledger *self, bh_state state);
-/*
- * Returns how many messages a handler has or wait for their copy: arrived, taken, due, sent,
- * waiting.
- */
-BH_API int64_t bh_ledger_unsettled(const bh_ledger *self);
 /*
  * Returns how many copies are not confirmed: due, sent, waiting. Messages of bh_ledger_lose_channel
  * count until their last event.

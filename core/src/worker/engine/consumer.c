@@ -142,7 +142,7 @@ static void on_consume_method(bh__consumer *self, bh__context *context, const am
 
 static int64_t count_in_hand(const bh__context *context)
 {
-    return bh_ledger_unsettled(context->ledger) + bh_ledger_count(context->ledger, BH_STATE_ABANDONED) -
+    return bh__ledger_unsettled(context->ledger) + bh_ledger_count(context->ledger, BH_STATE_ABANDONED) -
            context->skipped_count;
 }
 

@@ -72,7 +72,7 @@ bh_status bh__context_begin(bh__context *self)
     if (status == BH_OK)
         status = bh_ledger_set_confirm_timeout_ms(self->ledger, settings->confirm_timeout_ms);
     if (status == BH_OK)
-        status = bh_ledger_set_acks(self->ledger, part_of(settings->prefetch, BH__GAP_OF_PREFETCH), BH__GAP_MS);
+        status = bh__ledger_set_acks(self->ledger, part_of(settings->prefetch, BH__GAP_OF_PREFETCH), BH__GAP_MS);
     if (status == BH_OK)
         bh__ledger_set_orphans(self->ledger, BH__MOST_ORPHANS, BH__ORPHAN_MS);
     return status;
@@ -237,7 +237,7 @@ int64_t bh__release_channel(bh__context *self, int64_t channel)
 {
     for (size_t i = 0; i < self->in_hand.capacity; i++)
         if (self->in_hand.items[i] && self->in_hand.items[i]->channel == channel)
-            bh_ledger_take(self->ledger, self->in_hand.items[i]->entry); /* callers have all that were not withdrawn */
+            bh__ledger_take(self->ledger, self->in_hand.items[i]->entry); /* callers have all that were not withdrawn */
     int64_t count = bh_ledger_close_channel(self->ledger, channel);
     for (size_t i = 0; i < self->in_hand.capacity; i++)
         if (self->in_hand.items[i] && self->in_hand.items[i]->channel == channel &&

@@ -190,7 +190,7 @@ static void try_again_later(bh__context *self, const bh_message *message, bh_sta
 {
     bh_bytes text = status == BH_ERR_STATE ? bh_str("the system gives no random bytes; the message is settled later")
                                            : bh_str("there is no memory for a copy; the message is settled later");
-    if (bh_ledger_postpone(self->ledger, message->entry, bh__monotonic_ms()) == BH_OK)
+    if (bh__ledger_postpone(self->ledger, message->entry, bh__monotonic_ms()) == BH_OK)
         bh__emit(self, (bh__event_data){.kind = BH_EVENT_UNAVAILABLE, .status = status, .text = text, .count = 1});
 }
 

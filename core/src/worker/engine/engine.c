@@ -3,6 +3,7 @@
 #include "worker/engine/decision.h"
 #include "worker/engine/pacing.h"
 #include "worker/wire/schedule.h"
+#include "ledger/internal.h"
 #include "base/memory.h"
 
 #include <backhop/adapter/event.h>
@@ -315,7 +316,7 @@ static int64_t count_busy(const bh__engine *self)
         return 0;
     const bh_ledger *ledger = self->context.ledger;
     int64_t waiting = bh__consumer_count_untaken(&self->consumer, &self->context);
-    int64_t handled = bh_ledger_unsettled(ledger) - bh_ledger_copies(ledger) - waiting;
+    int64_t handled = bh__ledger_unsettled(ledger) - bh_ledger_copies(ledger) - waiting;
     return waiting > 0 || handled >= self->context.settings->prefetch ? handled : 0;
 }
 
@@ -343,7 +344,7 @@ static void check_busy(bh__engine *self)
 static int64_t busy_check_ms(const bh__engine *self, int64_t now_ms)
 {
     int64_t limit_ms = self->context.mailbox->handler_timeout_ms;
-    if (!limit_ms || bh_ledger_unsettled(self->context.ledger) == 0)
+    if (!limit_ms || bh__ledger_unsettled(self->context.ledger) == 0)
         return INT64_MAX;
     return bh__earlier(busy_due_ms(self), now_ms + limit_ms);
 }
@@ -412,7 +413,7 @@ static void offer_arrived(bh__engine *self)
     if (!self->consumer.arrived.first || self->stage != BH__WORKING || bh__monotonic_ms() < guarding_until_ms(self))
         return;
     bh__mailbox_offer(self->context.mailbox, &self->consumer.arrived);
-    if (bh_ledger_unsettled(self->context.ledger) < self->context.settings->prefetch / 2)
+    if (bh__ledger_unsettled(self->context.ledger) < self->context.settings->prefetch / 2)
         bh__schedule_rest(BH__REST_NS);
 }
 
@@ -437,7 +438,7 @@ static void settle_arrived_dead_letters(bh__engine *self)
 unsigned bh__engine_state(const bh__engine *self)
 {
     const bh__context *context = &self->context;
-    int has_drained = self->stage == BH__DRAINING && bh_ledger_unsettled(context->ledger) == 0;
+    int has_drained = self->stage == BH__DRAINING && bh__ledger_unsettled(context->ledger) == 0;
     return (unsigned)is_alive(&context->consume.link) + (unsigned)is_alive(&context->publish.link) * 2 +
            (unsigned)self->consumer.is_consuming * 4 + (unsigned)context->setup.is_declared * 8 +
            (unsigned)self->parked_reader.result * 16 + (unsigned)self->wanted_count * 64 +

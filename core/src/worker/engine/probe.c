@@ -1,6 +1,7 @@
 #include "worker/engine/probe.h"
 
 #include "worker/engine/pacing.h"
+#include "ledger/internal.h"
 #include "topology/internal.h"
 
 void bh__probe_end(bh__probe *self)
@@ -15,7 +16,7 @@ void bh__probe_end(bh__probe *self)
 static int can_probe(const bh__probe *self, const bh__context *context)
 {
     return context->setup.is_ready && bh__is_at_least_4_3(context) && !self->is_refused &&
-           context->settings->mode != BH_MODE_NONE && bh_ledger_unsettled(context->ledger) == 0;
+           context->settings->mode != BH_MODE_NONE && bh__ledger_unsettled(context->ledger) == 0;
 }
 
 int64_t bh__probe_due_ms(const bh__probe *self, const bh__context *context)

@@ -103,7 +103,7 @@ static bh_status try_to_consume(bh__runner *self)
     bh__answer answer = {.code = 0};
     bh_status status = consumer->is_open ? BH_OK : open_consume_channel(self);
     if (status == BH_OK &&
-        bh_ledger_unsettled(context->ledger) > 0) /* a refused consume closes the channel, which would requeue them */
+        bh__ledger_unsettled(context->ledger) > 0) /* a refused consume closes the channel, which would requeue them */
         status = bh__find_queue(self);
     if (status == BH_ERR_MISSING || (status == BH_OK && !consumer->is_open)) /* the broker may have closed it */
         return status;

@@ -114,7 +114,7 @@ static void work(bh__runner *self)
 static int64_t count_unsettled(const bh__runner *self)
 {
     const bh__engine *engine = &self->engine;
-    return self->context->consume.link.is_open && engine->consumer.is_open ? bh_ledger_unsettled(self->context->ledger)
+    return self->context->consume.link.is_open && engine->consumer.is_open ? bh__ledger_unsettled(self->context->ledger)
                                                                            : 0;
 }
 

@@ -86,7 +86,7 @@ class Publisher(ClientPublisher):
         self._channels = DeliveryChannels(ledger)
         self._channel: Any = None  # publishes
         self._publisher_id = 0  # of that channel, in the ledger; 0: it is not open
-        self._may_write = True  # until the channel closes
+        self._may_write = True  # False: the channel closes, and _closed follows
         self._must_open = False  # a step wants the channel
         self._is_pumping = False
         self._was_blocked = False
@@ -260,7 +260,6 @@ class Publisher(ClientPublisher):
     def _confirming(self) -> None:
         status, self._publisher_id = c.Ledger_open_publisher(self._ledger)
         check(status)
-        self._may_write = True
         self._pump()
 
     def _closed(self, channel: Any, reason: object, reply_code: int = 0) -> None:
@@ -270,6 +269,7 @@ class Publisher(ClientPublisher):
         """
         if channel is not self._channel:
             return
+        self._may_write = True
         if not self._publisher_id:
             self._unopened(str(reason))
             return

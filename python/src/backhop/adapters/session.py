@@ -279,7 +279,7 @@ class Session:
         return deliveries
 
     def watch_deliveries(self, channel: Any) -> None:
-        """Calls ``_stop_deliveries`` when a channel is closed."""
+        """Calls ``stop_deliveries`` when a channel is closed."""
         raise NotImplementedError
 
     def stop_deliveries(self, channel: Any, *, is_orderly: bool = False) -> None:

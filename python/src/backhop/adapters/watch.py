@@ -38,8 +38,13 @@ class Watch:
         self._silence = made(c.bh_silence_new(milliseconds(session.confirm_timeout)))
         self._checks = False  # a check of the silence is scheduled
         self._reread = 0.0  # monotonic: when to read the unroutable queue again
-        self.is_looking = False
+        self._is_asking = False  # a look has no answer yet
+        self._is_replaying = False
+
+    @property
+    def is_looking(self) -> bool:
         """True while it looks, or replays."""
+        return self._is_asking or self._is_replaying
 
     def begin(self) -> None:
         """Begins to watch, unless the session declares and checks nothing."""
@@ -53,14 +58,14 @@ class Watch:
         if not publisher._is_open:
             self._session.follow()
             return
-        self.is_looking = True
+        self._is_asking = True
         c.Silence_begin(self._silence, _now_ms())
         self._check_later()
         steps = looking(self._session.topology, self._look_mode, publisher._connection)
         publisher._declare(steps, self._looked)
 
     def _look_again(self) -> None:
-        if self.is_looking:  # a long replay
+        if self._is_asking:
             self._publisher._later(self.pause, self._look_again)
         else:
             self._look()
@@ -97,6 +102,7 @@ class Watch:
 
     def _looked(self, error: Error | None) -> None:
         publisher = self._publisher
+        self._is_asking = False
         self._emit(c.Silence_end(self._silence, error.status if error else 0))
         if error is not None and not isinstance(error, ConnectionFailedError):
             why: Fields = {"status": error.status, "text": str(error)}
@@ -105,11 +111,11 @@ class Watch:
             self._reread = 0  # some retries may have missed the exchange
         pause = min(self.pause, seconds(c.Silence_pause_ms(self._silence)))
         publisher._later(pause, self._look_again)
+        is_due = time.monotonic() >= self._reread and not self._is_replaying
         is_back = c.bh_replay_after_look(MODES[self._look_mode], error.status if error else 0)
-        if is_back and self._session.topology.unroutable_queue and time.monotonic() >= self._reread:
+        if is_due and is_back and self._session.topology.unroutable_queue:
+            self._is_replaying = True  # the next look does not wait for its end: the broker may become silent
             self._session.replay_unroutable(publisher._connection, self._replayed)
-        else:
-            self.is_looking = False
         publisher._pump()
 
     def _replayed(self, count: int, foreign: int) -> None:
@@ -118,7 +124,7 @@ class Watch:
         :param foreign: messages of other work queues that stay
         """
         publisher = self._publisher
-        self.is_looking = False
+        self._is_replaying = False
         self._reread = time.monotonic() + seconds(c.bh_replay_pause_ms(foreign))
         if count:
             text = c.bh_replay_unroutable_text(MODES[self._look_mode])

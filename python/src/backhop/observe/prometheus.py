@@ -20,16 +20,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
 from .. import _backhop as c
+from .._core import names
 from .._errors import check
 from .metrics import Counter, add_consumers
 
 __all__ = ["Metrics"]
 
-_TYPES = {
-    c.BH_INSTRUMENT_COUNTER: "counter",
-    c.BH_INSTRUMENT_GAUGE: "gauge",
-    c.BH_INSTRUMENT_HISTOGRAM: "histogram",
-}
+_TYPES = names("BH_INSTRUMENT_")
 
 
 class Metrics(Counter, Collector):

@@ -313,6 +313,13 @@ module Backhop
         end_copies(replays.keys).each { |copy| copy.replayed.call(error) }
       end
 
+      # Ends the replays whose copies were not published. Those in flight are still confirmed.
+      def end_due_replays(error)
+        due = @copies.select { |entry, copy| copy.replayed && @ledger.state(entry) == Native::BH_STATE_DUE }.keys
+        due.each { |entry| @ledger.abandon(entry, Times.monotonic_ms) }
+        end_copies(due).each { |copy| copy.replayed.call(error) }
+      end
+
       # --- Events ---------------------------------------------------------------------------------
 
       # Emits the event of the ledger's step.
@@ -345,7 +352,7 @@ module Backhop
       def unavailable(status, delay_ms, count)
         emit(:unavailable, connection: "publish", cause: @reason, error: Status.error(status, @reason),
                            delay: Times.seconds(delay_ms), count: count)
-        end_replays(Event.replay_error(PublishError, @reason))
+        end_due_replays(Event.replay_error(PublishError, @reason))
       end
 
       def not_confirmed(event, entry, copy, status, delay_ms)

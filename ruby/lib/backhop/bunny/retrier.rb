@@ -402,9 +402,9 @@ module Backhop
       # @api private
       def consumes? = !@subscriptions.all?(&:over?)
 
-      # Returns true if a consumer of its own was lost, and does not consume again yet.
+      # Returns its subscriptions whose consumer was not lost.
       # @api private
-      def lost_consumer? = @subscriptions.any? { |each| !each.over? && !each.consuming? }
+      def consuming = @subscriptions.select(&:consuming?)
 
       # Forgets the declarations: a part may have been deleted.
       # @api private
@@ -491,7 +491,7 @@ module Backhop
         emit(:replayed, text: Declaring.return_text(look_mode), count: count) if count.positive?
       end
 
-      def note(event) = @subscriptions.each { |each| each.observe(event) }
+      def note(event, to = nil) = (to || @subscriptions).each { |each| each.observe(event) }
 
       def run_declaring(mode, rung_ms = 0)
         with_declaring { |declaring, declarer| declaring.run(mode, rung_ms, &declarer) }

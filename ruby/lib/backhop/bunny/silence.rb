@@ -9,7 +9,9 @@ module Backhop
       def initialize(retrier, timeout_ms)
         @retrier = retrier
         @native = Core.made(Native.bh_silence_new(timeout_ms))
-        @lock = Mutex.new # also held while it emits, so that no later answer is reported first
+        @lock = Mutex.new
+        @events = Queue.new # kinds and texts to emit
+        @emitting = Mutex.new # one thread emits, so that no later event is reported first
       end
 
       # Records that a look begins.
@@ -18,10 +20,10 @@ module Backhop
       # Records that a look ended.
       #
       # @param error [Error, nil] a ConnectionFailedError: Bunny gave up without an answer
-      def looked(error) = @lock.synchronize { emit(@native.end(error ? error.status : 0)) }
+      def looked(error) = report { @native.end(error ? error.status : 0) }
 
       # Reports a look whose answer is late. Call it about once a second, in any thread.
-      def check(is_blocked) = @lock.synchronize { emit(@native.check(is_blocked ? 1 : 0, Times.monotonic_ms)) }
+      def check(is_blocked) = report { @native.check(is_blocked ? 1 : 0, Times.monotonic_ms) }
 
       # Records that the connection is lost.
       def lost = @lock.synchronize { @native.lost }
@@ -31,14 +33,29 @@ module Backhop
 
       private
 
-      def emit(kind)
-        case kind
-        when Native::BH_EVENT_UNAVAILABLE
-          error = Status.error(WaitTimeoutError.status, @native.text)
-          @retrier.emit(:unavailable, connection: "consume", text: @native.text, error: error, count: 0)
-        when Native::BH_EVENT_CONNECTED
-          @retrier.emit(:connected, connection: "consume", text: @native.text) unless @retrier.lost_consumer?
+      # Emits the event that the block returns. If a listener holds another thread, that thread
+      # emits it next.
+      def report
+        @lock.synchronize do
+          kind = yield
+          @events << [kind, @native.text] unless kind == Native::BH_EVENT_LAST
         end
+        emit_next until @events.empty? || !@emitting.try_lock
+      end
+
+      # Emits an event as the thread that has the lock of emitting.
+      def emit_next
+        kind, text = @events.pop(true)
+        if kind == Native::BH_EVENT_UNAVAILABLE
+          error = Status.error(WaitTimeoutError.status, text)
+          @retrier.emit(:unavailable, connection: "consume", text: text, error: error, count: 0)
+        else
+          @retrier.emit(:connected, connection: "consume", text: text, to: @retrier.consuming)
+        end
+      rescue ThreadError
+        nil # another thread emitted it
+      ensure
+        @emitting.unlock
       end
     end
     private_constant :Silence

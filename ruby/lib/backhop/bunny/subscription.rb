@@ -120,11 +120,11 @@ module Backhop
       # @api private
       def consuming? = @steps.is_consuming == 1
 
-      # Applies an event to the state.
+      # Applies an event to the state. Nothing changes the state of a subscription that is over.
       # @api private
       def observe(event)
         @lock.synchronize do
-          @health.observe(event)
+          @health.observe(event) unless @is_over
           @changed.broadcast
         end
       end
@@ -221,8 +221,7 @@ module Backhop
       end
 
       def end_program(error)
-        @retrier.emit(:cancelled, connection: "consume", cause: Outcomes.text(error),
-                                  error: Status.error(StateError.status), count: 0)
+        emit(:cancelled, cause: Outcomes.text(error), error: Status.error(StateError.status), count: 0)
         finish(state_reason)
         HandlerCall.raise_in_main(error)
       end
@@ -353,16 +352,18 @@ module Backhop
       def emit_step(event, status, delay_ms)
         case event
         when Native::BH_EVENT_CONNECTED
-          @retrier.emit(:connected, connection: "consume")
+          emit(:connected)
           @gate&.watch(@channel)
         when Native::BH_EVENT_CANCELLED
-          @retrier.emit(:cancelled, connection: "consume", error: Status.error(status), count: 0)
+          emit(:cancelled, error: Status.error(status), count: 0)
         else
           error = @error.is_a?(Error) ? @error : ConnectionFailedError.new(Outcomes.text(@error))
-          @retrier.emit(:unavailable, connection: "consume", cause: Outcomes.text(@error),
-                                      delay: Times.seconds(delay_ms), error: error, count: 0)
+          emit(:unavailable, cause: Outcomes.text(@error), delay: Times.seconds(delay_ms), error: error, count: 0)
         end
       end
+
+      # Emits an event that changes no other subscription's state.
+      def emit(name, **fields) = @retrier.emit(name, connection: "consume", to: [self], **fields)
 
       # Closes, once cancelled, its channels: each when its handlers have ended and its copies are
       # confirmed.

@@ -178,12 +178,17 @@ module Backhop
       end
     end
 
-    # Logs an event and calls each listener. Logs an exception of a listener and goes on.
+    # Logs an event and calls each listener. Logs an exception of a listener and goes on, unless it
+    # ends the program or stops its task.
     def deliver(event)
       log(event)
       @listeners.each do |listener|
         listener.call(event)
-      rescue *Outcomes::FAILURES => e
+      rescue *HandlerCall::ENDS_PROGRAM
+        raise
+      rescue Exception => e # rubocop:disable Lint/RescueException
+        raise if defined?(::Async::Stop) && e.is_a?(::Async::Stop)
+
         failed(event.name, e)
       end
     end

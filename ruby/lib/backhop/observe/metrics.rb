@@ -21,8 +21,7 @@ module Backhop
       :number, :kind, :name, :otel_name, :unit, :help, :labels, :otel_labels, :buckets, keyword_init: true
     )
 
-    KINDS = { Native::BH_INSTRUMENT_COUNTER => :counter, Native::BH_INSTRUMENT_GAUGE => :gauge,
-              Native::BH_INSTRUMENT_HISTOGRAM => :histogram }.freeze
+    KINDS = Core.names("BH_INSTRUMENT_")
     private_constant :KINDS
 
     # @api private

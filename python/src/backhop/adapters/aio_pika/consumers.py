@@ -115,7 +115,7 @@ class Consumer:
     async def cancel(self) -> None:
         """Stops taking messages. Messages in hand are still settled.
 
-        ``await session.drain()`` waits for their handlers, and then for copies.
+        ``await retrier.drain()`` waits for their handlers, and then for copies.
         """
         is_first, self._is_cancelled = not self._is_cancelled, True
         self._subscription.stop()

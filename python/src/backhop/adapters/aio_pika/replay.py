@@ -77,8 +77,13 @@ class Replay:
         message = self._session.read(aio_pika.IncomingMessage(delivered))
         if plan := progress.got(message, delivered.message_count or 0):
             done: asyncio.Future[Error | None] = asyncio.get_running_loop().create_future()
+
+            def end(error: Error | None) -> None:
+                if not done.done():  # else the caller of the replay was cancelled
+                    done.set_result(error)
+
             publisher = self._session.publisher(self._connection)
-            publisher.settle(plan, message, message._original, replayed=done.set_result)
+            publisher.settle(plan, message, message._original, replayed=end)
             progress.replayed(await done)
 
     async def _get(self, channel: WireChannel) -> Any:

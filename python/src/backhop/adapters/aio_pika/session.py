@@ -53,7 +53,7 @@ class AioPikaSession(Session):
         await self.declare_by(self.declaring)
         if self.mode == "create":
             self.restores = True
-            for publisher in self.publishers.values():
+            for publisher in list(self.publishers.values()):
                 publisher.declared()
 
     async def declare_by(self, steps: Callable[[WireConnection], Steps]) -> None:

@@ -98,7 +98,7 @@ class Consumer:
     def cancel(self) -> None:
         """Stops taking messages.
 
-        Messages in hand are still settled: ``drain`` of the session waits for them.
+        Messages in hand are still settled: ``drain`` of the retrier waits for them.
         """
         is_first, self._is_cancelled = not self._is_cancelled, True
         self._subscription.stop()
