@@ -361,8 +361,8 @@ struct bh_filling {
     described_event described(function to) {
         return {$self, to};
     }
-    /* Fills the event anew, as bh_fill, and leaves out empty texts and zeros. Counts it if `metrics`
-     * is set. Returns its level, or a status below 0. */
+    /* Fills the event anew, as bh_fill, and leaves out empty texts and zeros. Counts it if
+     * `metrics` is set. Returns its level, or a status below 0. */
     int64_t fill(bh_event_kind kind, bh_bytes queue, bh_bytes id, int64_t attempts, int64_t delay_ms, int64_t count,
                  bh_bytes reason, bh_bytes error_class, bh_bytes error, bh_bytes text, bh_bytes cause,
                  int64_t duration_us, int64_t status, bh_bytes connection, int64_t deferrals, bh_metrics *metrics) {

@@ -10,7 +10,7 @@ from comments import entry
 PARTS = {
     "backhop": [
         "policy", "options", "worker", "topology", "message", "outcomes", "health", "observe/event", "delivery", "history", "plan",
-        "explanation", "errors", "types", "build-info",
+        "errors", "types", "build-info",
     ],
     "backhop/amqplib": ["adapters/amqplib/index", "adapters/retrier"],
     "backhop/amqp": ["adapters/amqp/index"],

@@ -3,7 +3,7 @@
 
 const c = require('./core')
 const { ArgumentError, StateError, StrategyError, check, made } = require('./errors')
-const NATIVE = require('./native')
+const { NATIVE } = require('./native')
 const { callable, flag, instance, numbers, only, refuse, shown, whole } = require('./checks')
 const { Faults } = require('./outcomes')
 const { SETTLEMENTS, randomBytes } = require('./plan')

@@ -9,7 +9,7 @@
 const c = require('./core')
 const { numbers } = require('./checks')
 const { check, errorOf, made } = require('./errors')
-const NATIVE = require('./native')
+const { NATIVE } = require('./native')
 const { declarationOf } = require('./topology')
 
 const MODES = numbers('BH_MODE_')

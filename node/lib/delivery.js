@@ -5,7 +5,7 @@ const { inspect } = require('node:util')
 
 const c = require('./core')
 const { check, made } = require('./errors')
-const NATIVE = require('./native')
+const { NATIVE } = require('./native')
 const { numberOf, numbers, only, refuse } = require('./checks')
 const { TYPE_NAMES, pullHeaders, pushHeaders, secondsOf, shortText, unsigned } = require('./headers')
 

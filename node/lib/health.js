@@ -4,7 +4,7 @@
 const { only } = require('./checks')
 const c = require('./core')
 const { StateError, WaitTimeoutError, check, made } = require('./errors')
-const NATIVE = require('./native')
+const { NATIVE } = require('./native')
 const { milliseconds } = require('./times')
 
 const LONGEST_MS = 2 ** 31 - 1 // of a timer

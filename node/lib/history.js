@@ -5,9 +5,9 @@ const { inspect } = require('node:util')
 
 const c = require('./core')
 const { check, made } = require('./errors')
-const { range } = require('./lists')
-const NATIVE = require('./native')
+const { NATIVE, range } = require('./native')
 const { namesOf, numbers, only } = require('./checks')
+const { Delivery } = require('./delivery')
 const { moment } = require('./times')
 
 const SOURCES = namesOf(numbers('BH_SOURCE_'))
@@ -182,4 +182,9 @@ function setHistory (native, { legacyCounter, waitQueues = [] }) {
   for (const queue of waitQueues) check(native.add_wait_queue(queue))
 }
 
-module.exports = { History, setHistory }
+/** Returns a message's story, in words. */
+function explain (headers, options) {
+  return new History(new Delivery({ headers: headers ?? {} }), options)[NATIVE].explanation()
+}
+
+module.exports = { History, explain, setHistory }

@@ -8,6 +8,7 @@ const { inspect } = require('node:util')
 const { moment } = require('./times')
 
 const NEVER = stopping().signal // for messages that have no signal
+const ORIGINAL = Symbol('original') // the key of an adapter's delivery, see adapters/retrier.js
 
 class Message {
   #content
@@ -225,4 +226,4 @@ function idOf (message) {
   }
 }
 
-module.exports = { Message, idOf, stopping }
+module.exports = { Message, ORIGINAL, idOf, stopping }

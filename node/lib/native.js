@@ -1,4 +1,15 @@
 'use strict'
-// The key under which objects of this package hold objects of the core.
+// Objects of the core: the key under which objects of this package hold them, and their fields and
+// items as arrays.
 
-module.exports = Symbol('native')
+const NATIVE = Symbol('native')
+
+/** Returns its arguments as an array: the core calls it with the fields of an object. */
+const listed = (...values) => values
+
+/** Returns the integers from 0 to `count` - 1. */
+function range (count) {
+  return Array.from({ length: count }, (_, i) => i)
+}
+
+module.exports = { NATIVE, listed, range }

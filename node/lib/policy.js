@@ -5,7 +5,7 @@ const { inspect } = require('node:util')
 
 const c = require('./core')
 const { StrategyError, check, errorOf, made } = require('./errors')
-const NATIVE = require('./native')
+const { NATIVE } = require('./native')
 const { previewOf, rowCount, topologyRow } = require('./preview')
 const { list, namesOf, numberOf, numbers, only, refuse, shown, whole } = require('./checks')
 const { duration, milliseconds } = require('./times')

@@ -4,7 +4,7 @@
 const { inspect } = require('node:util')
 
 const { whole } = require('./checks')
-const { range } = require('./lists')
+const { range } = require('./native')
 const { duration } = require('./times')
 
 const ROWS = 20 // by default

@@ -5,7 +5,7 @@ const { Delivery } = require('./delivery')
 const { check } = require('./errors')
 const { History } = require('./history')
 const { Message } = require('./message')
-const NATIVE = require('./native')
+const { NATIVE } = require('./native')
 
 /** A message that a worker took. Headers are parsed on first access. */
 class TakenMessage extends Message {

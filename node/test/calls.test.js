@@ -6,7 +6,7 @@ const assert = require('node:assert/strict')
 const { c, inside } = require('./internals')
 const vectors = require('./vectors')
 
-const NATIVE = inside('native')
+const { NATIVE } = inside('native')
 const ACTIONS = ['none', 'ack', 'retry', 'reject', 'return', 'park', 'drop', 'replay', 'defer']
 
 class Sequence {

@@ -10,7 +10,7 @@ const { c, inside } = require('./internals')
 const vectors = require('./vectors')
 
 const { Declaring, MODES, stepOf } = inside('declaring')
-const NATIVE = inside('native')
+const { NATIVE } = inside('native')
 
 const DIALECTS = {
   c: c.BH_DIALECT_C, python: c.BH_DIALECT_PYTHON, ruby: c.BH_DIALECT_RUBY, node: c.BH_DIALECT_NODE

@@ -9,7 +9,7 @@ const { Policy, PolicyError } = require('backhop')
 const { inside } = require('./internals')
 const vectors = require('./vectors')
 
-const NATIVE = inside('native')
+const { NATIVE } = inside('native')
 const { is } = vectors
 
 function compareDelays (policy, rows) {

@@ -18,7 +18,7 @@ RSpec.describe "The documentation" do
   end
 
   it "shows the story that headers tell" do
-    text = File.read(File.join(library, "explanation.rb"))
+    text = File.read(File.join(library, "history.rb"))
     call = text[/puts (Backhop\.explain\(.*?\}\))$/m, 1].gsub(/^ *#/, "")
     story = eval(call) # rubocop:disable Security/Eval
     expect(text).to include(story.lines.map { |line| "  #     #{line}" }.join)

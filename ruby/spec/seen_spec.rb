@@ -108,8 +108,10 @@ RSpec.describe "What is seen" do
 
   it "P4-10: is given to each listener if one raises what is no StandardError, unless that ends the program" do
     more = []
-    raised = [Exception, Class.new(Exception), NoMemoryError].map { |type| ->(_) { raise type, "no" } } # rubocop:disable Lint/InheritException
-    failing(retrier([*raised, more.method(:push)], topology: Backhop::Topology.new("raised")), message, RuntimeError.new)
+    unusual = Class.new(Exception) # rubocop:disable Lint/InheritException
+    raised = [Exception, unusual, NoMemoryError].map { |type| ->(_) { raise type, "no" } }
+    by = retrier([*raised, more.method(:push)], topology: Backhop::Topology.new("raised"))
+    failing(by, message, RuntimeError.new)
     expect(more.map(&:name)).to eq(%i[delivered failed retried])
     expect(lines.string.scan("a listener failed at failed of \"raised\"").size).to eq(3)
     expect { failing(retrier(->(_) { exit(3) }), message, RuntimeError.new) }.to raise_error(SystemExit)

@@ -7,8 +7,8 @@ const { AsyncResource } = require('node:async_hooks')
 const { now } = require('../breaker')
 const c = require('../core')
 const { made } = require('../errors')
-const NATIVE = require('../native')
-const { ORIGINAL } = require('./original')
+const { NATIVE } = require('../native')
+const { ORIGINAL } = require('../message')
 const { BUDGET_MS } = require('./scheduler')
 
 const [KIND, EVENT, DELAY, DUE] = [0, 1, 2, 3] // of a step

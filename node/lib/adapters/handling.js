@@ -5,8 +5,7 @@ const { performance } = require('node:perf_hooks') // the global one is looked u
 
 const { Call } = require('../calls')
 const { finished } = require('../finished')
-const { Message, idOf } = require('../message')
-const { ORIGINAL } = require('./original')
+const { Message, ORIGINAL, idOf } = require('../message')
 const { Scheduler } = require('./scheduler')
 
 const LEAST_HEARTBEAT = 1000 // ms

@@ -24,7 +24,7 @@ const {
   ChannelClosedError, ConnectionFailedError, ContentError, PublishError, check, counted, errorOf, made
 } = require('../errors')
 const { replayError } = require('../observe/event')
-const NATIVE = require('../native')
+const { NATIVE } = require('../native')
 const { textOf } = require('../outcomes')
 const { ACTION_NUMBERS } = require('../plan')
 const { Policy } = require('../policy')

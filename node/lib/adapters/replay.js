@@ -5,7 +5,7 @@
 
 const c = require('../core')
 const { BackhopError } = require('../errors')
-const NATIVE = require('../native')
+const { NATIVE } = require('../native')
 
 const { BH_REPLAY_MOST_SHARED: MOST_SHARED } = c
 

@@ -32,7 +32,7 @@ const { Decider } = require('../decider')
 const { ConsumerCancelledError } = require('../errors')
 const { Declaring, MODES } = require('../declaring')
 const { limitOf, limited } = require('../limit')
-const { Message, idOf, stopping } = require('../message')
+const { Message, ORIGINAL, idOf, stopping } = require('../message')
 const { Emitter } = require('../observe/emitter')
 const { endOf, undrained } = require('../observe/event')
 const { debug, warn } = require('../log')
@@ -48,7 +48,6 @@ const { Consumption } = require('./consumer')
 const earlier = require('./earlier')
 const { Gate } = require('./gate')
 const { CALLS, Handling, SETTLED: IS_SETTLED, WAITS } = require('./handling')
-const { ORIGINAL } = require('./original')
 const { BACK_OFF, Copy, LONGEST_TIMER, Publisher } = require('./publisher')
 const { replay, replayOwnUnroutable } = require('./replay')
 const { Watch } = require('./watch')
@@ -570,4 +569,4 @@ function errorTextOf ({ headers }) {
   return headers.find(([name]) => name === 'backhop-error')?.[1].value
 }
 
-module.exports = { BaseRetrier, ORIGINAL }
+module.exports = { BaseRetrier }

@@ -4,7 +4,7 @@
 
 const c = require('../core')
 const { ArgumentError, check, made } = require('../errors')
-const { range } = require('../lists')
+const { range } = require('../native')
 const { numbers, texts } = require('../checks')
 
 const { BH_METRICS_MOST_ERROR_TYPES: MOST_ERROR_TYPES } = c

@@ -568,7 +568,7 @@ describe('an edge', NEEDS_BROKER, () => {
       await until(() => seen.length === 2, 'it is handled, fails and succeeds')
     })
 
-    it(`W7: a consumer over ${Consumer.name} whose connection is silent while a look replays reports that`, needs, async () => {
+    it(`W7: a consumer over ${Consumer.name} reports a silence while a look replays`, needs, async () => {
       const proxy = await Proxy.to(URL)
       closing.push(() => proxy.close())
       let isHeld = false

@@ -5,22 +5,18 @@ require "bunny"
 require "weakref"
 
 require_relative "../backhop"
-require_relative "bunny/version"
 require_relative "bunny/calls"
-require_relative "bunny/cancel_noted"
 require_relative "bunny/channel_watch"
 require_relative "bunny/channels"
 require_relative "bunny/confirm_channel"
 require_relative "bunny/consuming"
 require_relative "bunny/copy"
-require_relative "bunny/declared"
 require_relative "bunny/declarer"
 require_relative "bunny/earlier_calls"
 require_relative "bunny/gate"
 require_relative "bunny/intake"
 require_relative "bunny/message"
 require_relative "bunny/original"
-require_relative "bunny/pool"
 require_relative "bunny/publisher"
 require_relative "bunny/silence"
 require_relative "bunny/publisher_thread"
@@ -52,6 +48,23 @@ module Backhop
   #
   # A header of a type that Bunny cannot read closes its connection.
   module Bunny
+    # Backhop was not tested with the loaded version of Bunny.
+    class VersionError < Error; end
+
+    # The first supported version of Bunny, and the first one after it that is not supported.
+    VERSIONS = ["2.19", "4"].freeze
+
+    # Raises VersionError if the version is not supported.
+    # @api private
+    def self.check_version(version = ::Bunny::VERSION)
+      least, over = VERSIONS.map { |each| Gem::Version.new(each) }
+      return if Gem::Version.new(version).then { |found| found >= least && found.release < over }
+
+      raise VersionError,
+            "Bunny #{version} is loaded, and Backhop #{Backhop::VERSION} works with Bunny from #{least} on and " \
+            "below #{over}: have your Gemfile say gem \"bunny\", \">= #{least}\", \"< #{over}\""
+    end
+
     check_version
   end
 end

@@ -1,7 +1,6 @@
 # frozen_string_literal: true
 
 require_relative "bunny"
-require_relative "kicks/errors"
 require_relative "kicks/arrivals"
 require_relative "kicks/middleware"
 require_relative "kicks/handler"

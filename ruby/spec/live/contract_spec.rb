@@ -83,10 +83,11 @@ module Contract
 
   def boom = raise("boom")
 
+  # Raises an error whose cause is Park.
   def park_inside
-    boom
-  rescue StandardError
     raise Backhop::Park, "inside"
+  rescue Backhop::Park
+    boom
   end
 
   # An error that is its own cause.

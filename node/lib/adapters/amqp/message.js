@@ -2,10 +2,9 @@
 // A delivery of node-amqp's: as the retrier settles it, and as a handler sees it.
 
 const { DELIVERY_COUNT, ID } = require('../../decider')
-const { Message: BaseMessage } = require('../../message')
+const { Message: BaseMessage, ORIGINAL } = require('../../message')
 const { debug } = require('../../log')
 const { CLOSED } = require('../earlier')
-const { ORIGINAL } = require('../retrier')
 const { encode, numberOf } = require('./properties')
 
 /** The key under which a queue of node-amqp has its prefetch, or CLOSED once all is settled. */

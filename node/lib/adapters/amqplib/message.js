@@ -2,8 +2,7 @@
 // A delivery of amqplib's: as the retrier settles it, and as a handler sees it.
 
 const { DELIVERY_COUNT, ID } = require('../../decider')
-const { Message: BaseMessage } = require('../../message')
-const { ORIGINAL } = require('../retrier')
+const { Message: BaseMessage, ORIGINAL } = require('../../message')
 
 const LONG = { integer: value => ({ '!': 'long', value }) } // otherwise amqplib writes the smallest type
 

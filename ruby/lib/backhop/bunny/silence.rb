@@ -33,7 +33,8 @@ module Backhop
 
       private
 
-      # Emits the event that the block returns. If a listener holds another thread, that thread emits it next.
+      # Emits the event that the block returns. If a listener holds another thread, that thread
+      # emits it next.
       def report
         @lock.synchronize do
           kind = yield

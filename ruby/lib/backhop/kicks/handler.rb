@@ -3,7 +3,17 @@
 require "English"
 
 module Backhop
+  # Retries for workers of Kicks and Sneakers.
   module Kicks
+    # The worker answered reject!. The message is retried.
+    class RejectedError < Error; end
+
+    # The worker answered :error without raising. The message is retried.
+    class WorkError < Error; end
+
+    # The worker took longer than Sneakers allows. The message is retried.
+    class JobTimeoutError < Error; end
+
     # A handler class for workers of Kicks 3 and Sneakers 2. It needs no other configuration and no
     # x-dead-letter-* arguments.
     #

@@ -175,4 +175,10 @@ module Backhop
 
     def seconds(field, unit) = int(field)&.then { |value| value / unit }
   end
+
+  # Marks listeners that need an event for each retry, from a worker too. Their presence in on_event
+  # implies retry_events.
+  # @api private
+  module RetryListener; end
+  private_constant :RetryListener
 end

@@ -178,8 +178,8 @@ module Backhop
       end
     end
 
-    # Logs an event and calls each listener. Logs an exception of a listener and goes on, unless it ends the
-    # program or stops its task.
+    # Logs an event and calls each listener. Logs an exception of a listener and goes on, unless it
+    # ends the program or stops its task.
     def deliver(event)
       log(event)
       @listeners.each do |listener|
