@@ -31,41 +31,6 @@ class Retrier(BaseRetrier[aio_pika.abc.AbstractChannel, AioPikaSession]):
 
     Call ``await retrier.drain()`` before you close the connection: messages without a confirm are
     delivered again.
-
-    :param channel: your channel. The retrier declares and consumes on its connection.
-    :param queue: the work queue, at most 247 bytes.
-    :param policy: the delays of retries and their limits; default: Policy().
-    :param topology: replaces queue, policy, and the options from strategy to work_queue_arguments.
-    :param strategy: as Topology's: ``"ladder"``, ``"message-ttl"``, ``"reject"``,
-        ``"delayed-exchange"`` or ``"native"``.
-    :param queue_type: as Topology's; likewise namespace, series, stripes, work_queue and
-        work_queue_arguments.
-    :param mode: what ``declare`` does: ``"create"`` declares missing things, ``"verify"`` checks
-        that all exist, ``"none"`` does nothing. A rung that only a handler's RetryAfter can need is
-        made on demand under ``"create"`` alone.
-    :param never: exceptions that park a message at once: a class, a predicate, or a list of these.
-        A predicate gets the exception and returns True, False, or seconds: the shortest delay of a
-        retry.
-    :param only: the exceptions that are retried, likewise; all others park at once. Default: all
-        are retried.
-    :param policies: other policies for the retries of some exceptions, for example ``{RateLimited:
-        slow}``. The first matching class or predicate counts. All policies share the count of
-        attempts. A topology that you give needs them in its ``policies``.
-    :param legacy_counter: as History's; likewise wait_queues.
-    :param confirm_timeout: seconds for the broker's confirm, 1 ms to an hour. Then one copy is
-        published again, and the others after the broker confirms one.
-    :param back_off: delays before a copy is published again, without limits; default: 100 ms,
-        doubled up to 10 s, jitter equal.
-    :param breaker: stops ``consume`` and ``wrap`` while a downstream is down. Under ``wrap`` the
-        consumer is yours: it stays subscribed, and its messages wait in this process.
-    :param on_event: called with each Event in the event loop; or a bridge of backhop.prometheus or
-        backhop.opentelemetry; or a list of these.
-    :param clock: returns seconds since the epoch.
-    :param random: returns a given number of random bytes.
-    :raises ArgumentError: if an option is wrong.
-    :raises InvalidNameError: if a name of a queue cannot be used.
-    :raises StrategyError: if the strategy cannot serve the policies, or the breaker has a key and
-        the strategy cannot defer a message.
     """
 
     def _begin(self, channel: aio_pika.abc.AbstractChannel, *parts: Any) -> AioPikaSession:
