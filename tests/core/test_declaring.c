@@ -274,6 +274,36 @@ START_TEST(no_words_of_a_broker_lead_astray)
 }
 END_TEST
 
+/* W5: the texts of RabbitMQ 4.3; the last one is cut */
+START_TEST(a_limit_of_the_broker_is_no_clash)
+{
+    static const char *const texts[] = {
+        "PRECONDITION_FAILED - cannot declare queue 'backhop.unroutable': queue limit in vhost '/' (5) is reached",
+        "PRECONDITION_FAILED - cannot declare queue 'backhop.unroutable': queue limit in cluster (5) is reached",
+        "PRECONDITION_FAILED - cannot declare exchange 'backhop.return': exchange limit of 5 is reached",
+        "PRECONDITION_FAILED - cannot declare queue 'a.very.long.name...",
+    };
+    bh_topology *topology;
+    bh_policy *policy = fixed_policy();
+    bh_declaring *declaring;
+    bh_declaration step;
+    ck_assert_int_eq(bh_topology_new(&topology, bh_str("orders")), BH_OK);
+    ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
+    ck_assert_int_eq(bh_declaring_new(&declaring, topology, BH_DIALECT_PYTHON), BH_OK);
+    ck_assert_int_eq(bh_declaring_begin(declaring, BH_MODE_CREATE, 0), BH_OK);
+    ck_assert(bh_declaring_next(declaring, &step));
+    bh_declaring_refuse(declaring, 406, bh_str(texts[_i]));
+    ck_assert(!bh_declaring_next(declaring, &step));
+    const char *text = bh_declaring_error(declaring).data;
+    ck_assert_int_eq(bh_declaring_status(declaring), BH_ERR_CHANNEL);
+    ck_assert_msg(strstr(text, texts[_i]) && strstr(text, "raise that limit") && !strstr(text, "other arguments"), "%s",
+                  text);
+    bh_declaring_free(declaring);
+    bh_topology_free(topology);
+    bh_policy_free(policy);
+}
+END_TEST
+
 static bh_declared *declared;
 static bh_declaring *orders, *mails; /* which share it */
 
@@ -512,6 +542,7 @@ Suite *suite_declaring(void)
     tcase_add_checked_fixture(calls, set_up, tear_down);
     tcase_add_test(calls, what_cannot_be_is_refused);
     tcase_add_test(calls, no_words_of_a_broker_lead_astray);
+    tcase_add_loop_test(calls, a_limit_of_the_broker_is_no_clash, 0, 4);
     tcase_add_test(calls, a_second_work_queue_of_a_namespace_declares_its_own_part_alone);
     tcase_add_test(calls, what_was_refused_or_may_be_lost_is_declared_again);
     tcase_add_test(calls, a_binding_whose_exchange_was_deleted_meanwhile_begins_again_once);

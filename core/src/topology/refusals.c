@@ -107,6 +107,14 @@ void bh__declaring_fail(bh_declaring *self, int code, bh_bytes text)
     self->has_ended = 1;
 }
 
+/* Returns 1 if the broker refuses a further exchange or queue (W5): its max-queues, cluster_queue_limit or
+ * cluster_exchange_limit is reached. The end of a text with a long name is missing. */
+static int is_limit(int code, bh_bytes text)
+{
+    return code == PRECONDITION_FAILED && !bh__find(text, "inequivalent arg '") &&
+           (bh__find(text, "cannot declare queue '") || bh__find(text, "cannot declare exchange '"));
+}
+
 int bh__declaring_lacks_exchange(const bh_declaring *self, int code, bh_bytes text)
 {
     return code == NOT_FOUND && self->step.kind == BH_DECLARE_BINDING && bh__find(text, "no exchange");
@@ -125,6 +133,10 @@ void bh__declaring_not_created(bh_declaring *self, int code, bh_bytes text)
         bh__report_set(result, BH_ERR_BROKER,
                        "the broker does not know the exchange type x-delayed-message: enable the plugin "
                        "rabbitmq_delayed_message_exchange, or use the strategy ladder, which needs none");
+    } else if (is_limit(code, text)) {
+        result->status = BH_ERR_CHANNEL; /* a limit can be raised meanwhile */
+        bh__report_add(result,
+                       "; raise that limit, delete queues that nothing uses, or use a policy with fewer wait queues");
     } else if (result->status == BH_ERR_CLASH && !is_binding) {
         bh__difference found = bh__read_difference(text);
         bh__report_set(result, BH_ERR_CLASH, "%s", "");

@@ -258,6 +258,15 @@ class Management(Managed):
                 for each in found:
                     self.assertRegex(each["finding"], rf"^The vhost has \d+ queues of at most {limit} \(max-queues\); \d+ wait queues are not made yet\.$")
 
+    def test_w5_a_limit_of_queues_is_no_clash(self) -> None:
+        queue, ns = self.queue(), self.queue()
+        rig("declare", queue, "quorum")
+        self.addCleanup(self.tell, "DELETE", "vhost-limits/%2F/max-queues")
+        self.tell("PUT", "vhost-limits/%2F/max-queues", {"value": 1})
+        told = self.ends(UNAVAILABLE, "topology", "declare", queue, "--namespace", ns).stderr
+        self.assertIn("queue limit in vhost '/' (1) is reached); raise that limit", told)
+        self.assertNotIn("other arguments", told)
+
     def test_o4_3_messages_that_a_wait_queue_of_another_policy_keeps_are_a_problem(self) -> None:
         queue, ns = self.with_other_policy()
         found = self.findings(queue, "--namespace", ns, "--patience", "0s")
