@@ -27,7 +27,8 @@ class LedgerClock:
         now = time.monotonic()
         self._now += min(now - self.looked, self.stride)
         self.looked = now
-        return int(self._now * 1000 + 1e-6)  # a sum of floats may be a little less than the due time that it reached
+        # A sum of floats may be a little less than the due time that it reached.
+        return int(self._now * 1000 + 1e-6)
 
     def until(self, due_ms: int) -> float:
         """Returns the seconds until a time of this clock, from 0 to one stride."""
