@@ -114,9 +114,8 @@ class Watch:
         is_due = time.monotonic() >= self._reread and not self._is_replaying
         is_back = c.bh_replay_after_look(MODES[self._look_mode], error.status if error else 0)
         if is_due and is_back and self._session.topology.unroutable_queue:
-            self._is_replaying = (
-                True  # the next look does not wait for its end: the broker may become silent
-            )
+            # The next look does not wait for its end: the broker may become silent.
+            self._is_replaying = True
             self._session.replay_unroutable(publisher._connection, self._replayed)
         publisher._pump()
 
