@@ -88,8 +88,8 @@ class BaseRetrier(Generic[Channel, SessionT]):
             doubled up to 10 s, jitter equal.
         :param breaker: stops ``consume`` and ``wrap`` while a downstream is down. Under ``wrap``
             the consumer is yours: it stays subscribed, and its messages wait in this process.
-        :param on_event: called with each Event, in the connection's thread or in the event loop; or
-            a bridge of backhop.prometheus or backhop.opentelemetry; or a list of these.
+        :param on_event: called with each Event, in the connection's thread or in the event loop. Or
+            a bridge of backhop.prometheus or backhop.opentelemetry. Or a list of these.
         :param clock: returns seconds since the epoch.
         :param random: returns a given number of random bytes.
         :raises ArgumentError: if an option is wrong.
