@@ -7,10 +7,11 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
-from live import PATIENCE, URL, Broker, needs_broker, parameters, running, until
+from live import PATIENCE, URL, Broker, control, needs_broker, parameters, running, until
 from support import QUICK, TIMES_OUT, Handler, carriers, there
 
 import backhop
@@ -19,7 +20,7 @@ pika = pytest.importorskip("pika")
 pytest.importorskip("aio_pika")
 
 import aiormq  # noqa: E402
-from clients import connected, each_client  # noqa: E402
+from clients import CLIENTS, connected, each_client  # noqa: E402
 
 import backhop.pika  # noqa: E402
 
@@ -150,6 +151,38 @@ def test_P4_3_a_handler_that_drains_does_not_wait_for_itself(broker: Broker, nam
         consumer.begin_by_itself()
         handler.saw(1)
     assert broker.is_empty(queue)
+
+
+@pytest.mark.alone
+@pytest.mark.control
+@pytest.mark.long
+def test_F3_a_stop_keeps_its_limits_during_an_alarm(broker: Broker, namespace: str) -> None:
+    """All clients in one test: each would need an alarm of its own."""
+    policy = backhop.Policy(kind="fixed", initial=0.1, jitter="none", max_attempts=1000)
+    events: dict[str, list[backhop.Event]] = {client: [] for client in CLIENTS}
+    consumers: dict[str, Any] = {}
+    with contextlib.ExitStack() as stack:
+        for client in CLIENTS:
+            queue, handler = broker.queue(), Handler(*[RuntimeError("507")] * 1000)
+            options: Any = {"policy": policy, "namespace": namespace, "on_event": events[client].append}
+            consumers[client] = stack.enter_context(connected(client, URL, queue, handler, **options))
+            consumers[client].begin_by_itself()
+            broker.publish(b"body", queue)
+            until(lambda: "retried" in names(events[client]))  # noqa: B023
+        control("set-alarm")
+        try:
+            for client, consumer in consumers.items():
+                until(lambda: "blocked" in names(events[client]))  # noqa: B023
+                began = time.monotonic()
+                consumer.cancel()
+                assert consumer.consumer.state == "stopped"
+                drain: Any = consumer.retrier.drain
+                if client == "blocking" or "aio-pika" in client:
+                    with pytest.raises(backhop.WaitTimeoutError):
+                        consumer.call(partial(drain, 0.2) if client == "blocking" else drain(0.2))
+                assert time.monotonic() - began < PATIENCE / 4, client
+        finally:
+            control("clear-alarm")
 
 
 # --- W1: a consumer that the broker cancelled -----------------------------------------------------

@@ -115,6 +115,7 @@ class Consumer:
     async def cancel(self) -> None:
         """Stops taking messages. Messages in hand are still settled.
 
+        It waits for the broker's answer, unless an alarm of the broker blocks the connection.
         ``await retrier.drain()`` waits for their handlers, and then for copies.
         """
         is_first, self._is_cancelled = not self._is_cancelled, True
@@ -126,8 +127,20 @@ class Consumer:
         if self._gate is not None:
             self._gate.close()
         if is_first:
-            async with self._switching:
-                await self._stop_consuming()
+            leaving = self._go(self._leave_queue())
+            while not (leaving.done() or self._is_blocked):
+                await asyncio.wait({leaving}, timeout=_LOOK_AFTER)
+
+    async def _leave_queue(self) -> None:
+        async with self._switching:
+            await self._stop_consuming()
+
+    @property
+    def _is_blocked(self) -> bool:
+        """Returns whether the broker blocks its connection: it answers nothing then."""
+        connection = self._connection
+        is_open = connection is not None and bool(connection.is_opened)
+        return is_open and self._session.publisher(connection)._is_blocked
 
     async def __aenter__(self) -> Consumer:
         return self

@@ -356,6 +356,17 @@ class BlockingConsumer(Consumer):
         super().cancel()
         self._on_cancel()
 
+    def _cancel(self) -> None:
+        channel = self._channel
+        if channel is None or not channel.is_open or not self._session.publisher._is_blocked:
+            super()._cancel()
+            return
+        # pika's own would wait for the broker, which answers nothing during an alarm.
+        pending = channel._remove_pending_deliveries(self._tag)
+        for each in pending:
+            channel._impl.basic_reject(each.method.delivery_tag, requeue=True)
+        channel._impl.basic_cancel(self._tag)
+
     def ready(self, timeout: Seconds | None = None) -> None:
         """Does I/O until it consumes. Parameters and errors as Consumer's."""
         limit = wait_limit(timeout)
