@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from sphinx.application import Sphinx
+from sphinx.domains.c import CDomain
 from sphinx.search.en import SearchEnglish
 
 DIGITS = 3
@@ -15,6 +17,15 @@ class Search(SearchEnglish):
         return (word.isdigit() and len(word) == DIGITS) or super().word_filter(word)
 
 
+class C(CDomain):
+    """C, whose functions' parameters the search leaves out."""
+
+    def get_objects(self) -> Iterator[tuple[str, str, str, str, str, int]]:
+        for name, shown, kind, page, anchor, priority in super().get_objects():
+            yield name, shown, kind, page, anchor, -1 if kind == "functionParam" else priority
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     app.add_search_language(Search)
+    app.add_domain(C, override=True)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

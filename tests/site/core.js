@@ -110,8 +110,8 @@ function value ({ type, name, content }) {
 }
 
 const TYPES = {
-  boolean: 't', int8: 'b', uint8: 'B', int16: 's', uint16: 'u', int32: 'I', uint32: 'i', int64: 'l', uint64: 'L', float: 'f',
-  double: 'd', decimal: 'D', string: 'S', bytes: 'x', timestamp: 'T', void: 'V', array: 'A', table: 'F'
+  boolean: 't', int8: 'b', uint8: 'B', int16: 's', uint16: 'u', int32: 'I', uint32: 'i', int64: 'l', uint64: 'L',
+  float: 'f', double: 'd', decimal: 'D', string: 'S', bytes: 'x', timestamp: 'T', void: 'V', array: 'A', table: 'F'
 }
 
 /** A bh_argument. */

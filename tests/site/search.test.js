@@ -15,7 +15,8 @@ function searchOf (site) {
   for (const file of ['_static/searchtools.js', '_static/language_data.js', 'searchindex.js']) { // as in search.html
     vm.runInContext(readFileSync(path.join(site, file), 'utf8'), context, { filename: file })
   }
-  return query => vm.runInContext(`Search._performSearch(...Search._parseQuery(${JSON.stringify(query)}))`, context).reverse()
+  const script = query => `Search._performSearch(...Search._parseQuery(${JSON.stringify(query)}))`
+  return query => vm.runInContext(script(query), context).reverse()
 }
 
 test('P4-27: the search finds statuses of HTTP, and pages before functions of C', () => {

@@ -92,8 +92,9 @@ const isOutdated = (state, snapshot) => state.jobs.some(job => job.ended_ms > sn
 
 const total = list => list.reduce((sum, each) => sum + each.count, 0)
 
-// Returns the rows of groups. Errors with words that change would hide all other groups. So small groups of a class beyond
-// the first ones are one row, unless the class is in `whole`. The rest of a queue is in it if it has this class alone.
+// Returns the rows of groups. Errors with words that change would hide all other groups. So small
+// groups of a class beyond the first ones are one row, unless the class is in `whole`. The rest of a
+// queue is in it if it has this class alone.
 function fold (list, whole) {
   if (list.length <= MOST_GROUPS) return list
   const most = Math.max(1, SMALL * total(list))
@@ -110,8 +111,8 @@ function fold (list, whole) {
   return rows.map(row => row.others?.length === 1 ? row.others[0] : row)
 }
 
-// Returns what the row of a group has for its error. The rest of a queue's groups has several errors, so it links to the
-// page of their class. If it has several classes, it has no link.
+// Returns what the row of a group has for its error. The rest of a queue's groups has several
+// errors, so it links to the page of their class. If it has several classes, it has no link.
 function errorCell (each, unfold) {
   if (each.others) {
     const { class: name } = each.others[0]

@@ -547,7 +547,7 @@ describe('an edge', NEEDS_BROKER, () => {
       }
     })
 
-    it(`W7: a consumer over ${Consumer.name} reports a silent connection and a later answer`, { long: true }, async () => {
+    it(`W7: a consumer over ${Consumer.name} reports a silence and a later answer`, { long: true }, async () => {
       const proxy = await Proxy.to(URL)
       const more = { confirmTimeout: '500ms' }
       closing.push(() => proxy.close())
