@@ -212,9 +212,13 @@ static int consumer_open(struct consumer *self, const char *queue, int has_break
     if (!choose_topology(self->topology, queue, self->policy))
         return fail("the topology", bh_topology_error(self->topology));
     bh_status status = bh_worker_new(&self->worker, self->policy, self->topology);
-    if (status == BH_OK && has_breaker)
-        status = bh_worker_set_breaker(self->worker, self->breaker);
-    return status == BH_OK || fail("the worker", bh_status_text(status));
+    if (status != BH_OK)
+        return fail("the worker", bh_status_text(status));
+    bh_worker_settings settings;
+    bh_worker_defaults(&settings);
+    settings.breaker = self->breaker;
+    settings.emits[BH_EVENT_RETRIED] = 1;
+    return bh_worker_set(self->worker, &settings) == BH_OK || fail("the worker", bh_worker_error(self->worker));
 }
 
 static void consumer_close(struct consumer *self)
@@ -255,8 +259,7 @@ static void take_events(struct consumer *self)
 static int consumer_start(struct consumer *self, const char *url)
 {
     bh_health health;
-    if (bh_worker_set_event(self->worker, BH_EVENT_RETRIED, 1) != BH_OK ||
-        bh_worker_add_uri(self->worker, bh_str(url)) != BH_OK || bh_worker_start(self->worker) != BH_OK)
+    if (bh_worker_add_uri(self->worker, bh_str(url)) != BH_OK || bh_worker_start(self->worker) != BH_OK)
         return fail("the worker", bh_worker_error(self->worker));
     for (int64_t end_ms = elapsed_ms() + CONNECT_MS; !interrupted && elapsed_ms() < end_ms; poll(NULL, 0, 20)) {
         take_events(self);

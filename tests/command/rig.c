@@ -401,8 +401,11 @@ static void work(const char *queue, int count)
     if (bh_topology_build(topology, policy) != BH_OK || bh_worker_new(&worker, policy, topology) != BH_OK)
         fail("work", bh_topology_error(topology).data);
     bh_worker_add_uri(worker, bh_str(getenv("AMQP_URL")));
-    bh_worker_set_mode(worker, (bh_mode)number_of("RIG_MODE"));
-    bh_worker_set_prefetch(worker, count <= FEW ? 1 : MANY); /* 1: they are parked in their order */
+    bh_worker_settings settings;
+    bh_worker_defaults(&settings);
+    settings.mode = (bh_mode)number_of("RIG_MODE");
+    settings.prefetch = count <= FEW ? 1 : MANY; /* 1: they are parked in their order */
+    bh_worker_set(worker, &settings);
     job.left = job.ends = count;
     if (bh_worker_run(worker, handle, hear, NULL) != BH_OK)
         fail("work", bh_worker_error(worker).data);

@@ -72,8 +72,11 @@ int consumer_run(char **arguments)
     must(bh_topology_build(topology, policy), "build");
     must(bh_worker_new(&worker, policy, topology), "worker");
     must(bh_worker_add_uri(worker, bh_str(arguments[URL])), "URL");
-    must(bh_worker_set_mode(worker, BH_MODE_NONE), "mode");
-    must(bh_worker_set_prefetch(worker, atoi(arguments[PREFETCH])), "prefetch");
+    bh_worker_settings settings;
+    bh_worker_defaults(&settings);
+    settings.mode = BH_MODE_NONE;
+    settings.prefetch = atoi(arguments[PREFETCH]);
+    must(bh_worker_set(worker, &settings), "settings");
     must(bh_worker_start(worker), "start");
     while (!is_stopping) {
         struct pollfd ready = {.fd = bh_worker_fd(worker), .events = POLLIN};

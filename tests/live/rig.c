@@ -94,8 +94,33 @@ void rig_make_worker(rig *self)
 {
     bh_status status = bh_worker_new(&self->worker, self->policy, self->topology);
     ck_assert_msg(status == BH_OK, "bh_worker_new: %s", bh_status_text(status).data);
-    expect_ok(self->worker, bh_worker_set_event(self->worker, BH_EVENT_RETRIED, 1));
-    expect_ok(self->worker, bh_worker_set_event(self->worker, BH_EVENT_DROPPED, 1));
+    bh_worker_defaults(&self->settings);
+    self->settings.emits[BH_EVENT_RETRIED] = 1;
+    rig_set(self, emits[BH_EVENT_DROPPED], 1);
+}
+
+void rig_apply(rig *self)
+{
+    expect_ok(self->worker, bh_worker_set(self->worker, &self->settings));
+}
+
+void rig_set_timeouts(rig *self, int64_t connect_ms, int64_t confirm_ms)
+{
+    self->settings.connect_timeout_ms = connect_ms;
+    rig_set(self, confirm_timeout_ms, confirm_ms);
+}
+
+void rig_set_history(rig *self, const char *legacy_counter, const char *wait_queue)
+{
+    bh_history *history;
+    ck_assert_int_eq(bh_history_new(&history), BH_OK);
+    if (legacy_counter)
+        ck_assert_int_eq(bh_history_set_legacy_counter(history, bh_str(legacy_counter)), BH_OK);
+    if (wait_queue)
+        ck_assert_int_eq(bh_history_add_wait_queue(history, bh_str(wait_queue)), BH_OK);
+    rig_set(self, history, history);
+    self->settings.history = NULL;
+    bh_history_free(history);
 }
 
 void rig_connect_by(rig *self, const char *url)
@@ -138,7 +163,7 @@ void rig_restart(rig *self, bh_mode mode)
 {
     rig_stop_worker(self);
     rig_make_worker(self);
-    expect_ok(self->worker, bh_worker_set_mode(self->worker, mode));
+    rig_set(self, mode, mode);
     rig_connect(self);
 }
 
@@ -149,6 +174,7 @@ void rig_free(rig *self)
     bh_event_free(self->event);
     free(self->events);
     bh_topology_free(self->topology);
+    bh_policy_free(self->back_off);
     bh_policy_free(self->policy);
     bh_delivery_free(self->delivery);
     bh_history_free(self->history);

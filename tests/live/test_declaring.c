@@ -25,7 +25,7 @@ static size_t count_present(const rig *r, size_t *all)
 static rig *started_rig(int i, bh_mode mode)
 {
     rig *r = rig_in_a_hurry(setup_rig(i));
-    expect_ok(r->worker, bh_worker_set_mode(r->worker, mode));
+    rig_set(r, mode, mode);
     start_by(r, broker_url());
     return r;
 }
@@ -42,7 +42,7 @@ static void restart(rig *r, bh_mode mode)
 {
     rig_stop_worker(r);
     rig_in_a_hurry(r);
-    expect_ok(r->worker, bh_worker_set_mode(r->worker, mode));
+    rig_set(r, mode, mode);
     start_by(r, broker_url());
 }
 
@@ -135,7 +135,7 @@ START_TEST(verifying_makes_nothing_where_what_it_found_is_deleted_just_then)
         broker_make_url(url, sizeof url, NULL, NULL, "127.0.0.1", proxy_port(network));
         proxy_hold_answer_to(network, name);
         rig_in_a_hurry(r);
-        expect_ok(r->worker, bh_worker_set_mode(r->worker, BH_MODE_VERIFY));
+        rig_set(r, mode, BH_MODE_VERIFY);
         start_by(r, url);
         proxy_await_answer(network);
         if (is_exchange)
@@ -405,7 +405,7 @@ START_TEST(a_user_who_may_not_configure_can_use_what_is_there)
     rig_restart(r, BH_MODE_CREATE);
     rig_stop_worker(r);
     rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_set_mode(r->worker, BH_MODE_VERIFY));
+    rig_set(r, mode, BH_MODE_VERIFY);
     rig_connect_by(r, url);
     broker_publish_text(r->broker, "", r->queue, "first");
     expect_at_work(r);

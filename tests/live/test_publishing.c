@@ -224,7 +224,7 @@ static void declare_again(const rig *r)
     rig *other = rig_new_beside(r, "work");
     rig_prepare(other);
     rig_make_worker(other);
-    expect_ok(other->worker, bh_worker_set_prefetch(other->worker, 0));
+    rig_set(other, prefetch, 0);
     rig_connect(other);
     rig_free(other);
 }
@@ -338,7 +338,7 @@ static proxy *start_impatient_by_proxy(rig *r, int64_t confirm_timeout_ms)
 {
     rig_prepare(r);
     rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_set_timeouts_ms(r->worker, 10000, confirm_timeout_ms));
+    rig_set_timeouts(r, 10000, confirm_timeout_ms);
     return start_by_proxy(r, "");
 }
 

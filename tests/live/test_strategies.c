@@ -392,7 +392,7 @@ START_TEST(a_short_delay_behind_a_long_one_is_late_by_no_more_than_the_topology_
     policy_add_step_ms(r->policy, 100);
     rig_prepare(r);
     rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 1)); /* the other worker shall get the long one */
+    rig_set(r, prefetch, 1); /* the other worker shall get the long one */
     rig_start(r);
     ck_assert_int_eq(bh_topology_worst_lateness_ms(r->topology), 600);
     rig_publish(r, "work.a", "short");

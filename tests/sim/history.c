@@ -565,16 +565,17 @@ static void start_worker(player *self)
     self->queue = (int)(self - it.players) % queue_count();
     ENSURE((it.relay ? bh__worker_new_relay(&self->worker, it.relay)
                      : bh_worker_new(&self->worker, it.policy, it.topologies[self->queue])) == BH_OK);
+    bh_worker_settings settings;
+    bh_worker_defaults(&settings);
+    settings.prefetch = it.relay ? BH__RELAY_PREFETCH : of->prefetch;
+    settings.confirm_timeout_ms = of->confirm_ms;
+    settings.handler_timeout_ms = of->handler_timeout_ms;
+    settings.fail_fast = 0;
+    settings.breaker = it.breaker;
     for (int kind = 0; kind < BH_EVENT_LAST; kind++)
-        ENSURE(bh_worker_set_event(self->worker, (bh_event_kind)kind, 1) == BH_OK);
+        settings.emits[kind] = 1;
+    ENSURE(bh_worker_set(self->worker, &settings) == BH_OK);
     ENSURE(bh_worker_add_uri(self->worker, bh_str(uri)) == BH_OK);
-    if (!it.relay)
-        ENSURE(bh_worker_set_prefetch(self->worker, of->prefetch) == BH_OK);
-    ENSURE(bh_worker_set_timeouts_ms(self->worker, 10000, of->confirm_ms) == BH_OK);
-    ENSURE(bh_worker_set_handler_timeout_ms(self->worker, of->handler_timeout_ms) == BH_OK);
-    ENSURE(bh_worker_set_fail_fast(self->worker, 0) == BH_OK);
-    if (it.breaker)
-        ENSURE(bh_worker_set_breaker(self->worker, it.breaker) == BH_OK);
     ENSURE(bh__thread_start(&self->run, STACK_BYTES, run, self));
     for (int i = 0; i < of->takers && !it.relay; i++)
         ENSURE(bh__thread_start(&self->takers[i], STACK_BYTES, take, self));

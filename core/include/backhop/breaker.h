@@ -46,7 +46,7 @@
  * calls), Semian (successes that close). tests/vectors/breaker has their cases and the differences.
  *
  * One breaker can serve several consumers, workers and threads: all that call the same downstream.
- * Any thread may call any function. bh_worker_set_breaker gives it to a worker.
+ * Any thread may call any function. bh_worker_settings gives it to a worker.
  *
  * Times are in ms of one clock, 0 to 2^53 - 1. If the clock goes back, the breaker continues from
  * there. A worker uses CLOCK_MONOTONIC. Without by_key, no call but bh_breaker_new allocates.

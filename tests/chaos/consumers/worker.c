@@ -88,8 +88,12 @@ int main(int count, char **arguments)
     policy_set_max_crashes(policy, 0);
     if (bh_topology_build(topology, policy) != BH_OK || bh_worker_new(&worker, policy, topology) != BH_OK)
         return EXIT_FAILURE;
-    bh_worker_set_prefetch(worker, atoi(getenv("BACKHOP_CHAOS_PREFETCH")));
-    bh_worker_set_timeouts_ms(worker, 5000, 30000);
+    bh_worker_settings settings;
+    bh_worker_defaults(&settings);
+    settings.prefetch = atoi(getenv("BACKHOP_CHAOS_PREFETCH"));
+    settings.connect_timeout_ms = 5000;
+    if (bh_worker_set(worker, &settings) != BH_OK)
+        return EXIT_FAILURE;
     for (int i = 3; i < count; i++) {
         char uri[256];
 
