@@ -301,21 +301,33 @@ typedef enum bh_declaration_kind {
     BH_DECLARE_BINDING
 } bh_declaration_kind;
 
-%record(bh_rungs, 1, BH_PUT_EACH(count, bh_put(it->ms[i])))
+%record(bh_topology_view, 8, BH_PUT(queue) BH_PUT(parked_queue) BH_PUT(unroutable_queue) BH_PUT(worst_lateness_ms)
+        BH_PUT_EACH(rung_count, bh_put(it->rungs_ms[i])) BH_PUT(declaration_count) BH_PUT(defers)
+        BH_PUT(settings.strategy))
 %record(bh_argument, 4, BH_PUT(name) BH_PUT(type) BH_PUT(string) BH_PUT(integer))
 %fragment("bh_record_bh_argument"); /* for bh_declaration: no function has it as its result */
 %record(bh_declaration, 10, BH_PUT(kind) BH_PUT(name) BH_PUT(type) BH_PUT(source) BH_PUT(routing_key)
         BH_PUT(rung_ms) BH_PUT(on_demand) BH_PUT(passive) BH_PUT(unbind)
         BH_PUT_EACH(argument_count, bh_record(bh_argument, &it->arguments[i])))
 
+%rename(set) bh_topology::set_fields; /* by the fields of its struct */
 %object(Topology, bh_topology)
 %extend bh_topology {
-    bh_status set_strategy(bh_strategy strategy);
-    bh_status set_queue_type(bh_queue_type type);
-    bh_status set_namespace(bh_bytes name);
-    bh_status set_series(bh_series series);
-    bh_status set_stripes(int count);
-    bh_status set_work_queue_type(bh_queue_type type);
+    /* The fields of bh_topology_settings are one argument each. */
+    bh_status set_fields(bh_strategy strategy, bh_queue_type queue_type, int has_namespace, bh_bytes name_space,
+                         bh_series series, int64_t stripes, int declares_work_queue, bh_queue_type work_queue_type) {
+        bh_topology_settings settings;
+        bh_topology_defaults(&settings);
+        settings.strategy = strategy;
+        settings.queue_type = queue_type;
+        if (has_namespace)
+            settings.name_space = name_space;
+        settings.series = series;
+        settings.stripes = stripes;
+        settings.declares_work_queue = declares_work_queue;
+        settings.work_queue_type = work_queue_type;
+        return bh_topology_set($self, &settings);
+    }
     /* bh_topology_add_work_queue_argument, by the type. */
     bh_status add_work_queue_string(bh_bytes name, bh_bytes string) {
         bh_argument argument = {name, BH_TYPE_STRING, string, 0};
@@ -332,23 +344,15 @@ typedef enum bh_declaration_kind {
     bh_status check_broker(bh_bytes product, bh_bytes version);
     bh_bytes error();
 
-    bh_bytes queue();
-    bh_strategy strategy();
-    bh_bytes parked_queue();
-    bh_bytes unroutable_queue();
+    void read(bh_topology_view *out);
     int owns(const bh_delivery *delivery);
-    int64_t worst_lateness_ms();
 
     void preview(const bh_policy *policy, int64_t attempt, bh_preview *out);
     double share(const bh_policy *policy, int64_t attempt, size_t index);
 
-    void rungs(bh_rungs *out);
-
-    size_t count();
     bh_status declaration(size_t index, bh_declaration *out);
 
     bh_bytes definitions();
-    int defers();
 }
 bh_status bh_topology_new(bh_topology **out, bh_bytes queue);
 bh_status bh_topology_export(bh_topology *self, bh_bytes vhost); /* no method: export is a keyword of C++ */

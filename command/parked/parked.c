@@ -5,6 +5,7 @@
 #include "parked/groups.h"
 #include "setup/declare.h"
 #include "worker/wire/content.h"
+#include "topology/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -114,7 +115,7 @@ static void name_queue(parked *self, const char *name)
     self->work_queue = copy_text((bh_bytes){name, strlen(name) - (ends_in(name, PARKED_SUFFIX) ? suffix : 0)});
     self->policy = parked_policy(&self->settings);
     self->topology = setup_topology(&self->settings, self->work_queue, self->policy);
-    self->queue = self->is_shared ? copy_text(bh_str(name)) : copy_text(bh_topology_parked_queue(self->topology));
+    self->queue = self->is_shared ? copy_text(bh_str(name)) : copy_text(bh__topology_parked_queue(self->topology));
 }
 
 /* Reads reason and kind of error of the message that --like names. */

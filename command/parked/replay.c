@@ -8,6 +8,7 @@
 #include "parked/replay.h"
 
 #include "common/command.h"
+#include "topology/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -252,7 +253,7 @@ static void watch_waiting(replay *self)
     const policy_options *given = &self->options->policy;
     bh_policy *policy = given->file ? setup_policy(given) : parked_policy(&self->on.settings);
     bh_topology *topology = setup_topology(&self->on.settings, self->on.work_queue, policy);
-    bh_strategy strategy = bh_topology_strategy(topology);
+    bh_strategy strategy = bh__topology_strategy(topology);
     waiting_begin(&self->waits, self->on.broker, topology, policy);
     if (!given->file && (strategy == BH_STRATEGY_REJECT || strategy == BH_STRATEGY_NATIVE))
         self->waits.parked_ms = -1; /* parked_policy makes no default policy for these */

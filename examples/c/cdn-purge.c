@@ -173,9 +173,11 @@ static int choose_policy(bh_policy *policy)
 /* Messages wait in the ladder, the default. The work queue is declared too, as a quorum queue. */
 static int choose_topology(bh_topology *topology, const char *queue, bh_policy *policy)
 {
-    return bh_topology_set_namespace(topology, bh_str(queue)) == BH_OK &&
-           bh_topology_set_work_queue_type(topology, BH_QUEUE_QUORUM) == BH_OK &&
-           bh_topology_build(topology, policy) == BH_OK;
+    bh_topology_settings settings;
+    bh_topology_defaults(&settings);
+    settings.name_space = bh_str(queue);
+    settings.declares_work_queue = 1;
+    return bh_topology_set(topology, &settings) == BH_OK && bh_topology_build(topology, policy) == BH_OK;
 }
 
 /* Opens after three failures in a row. Then one event at a time probes the API, and others wait. */
@@ -412,7 +414,9 @@ static int site_clear(struct site *self, const bh_topology *topology)
 
     amqp_exchange_delete(self->broker, channel, amqp_cstring_bytes(ARTICLES), 0);
     amqp_queue_delete(self->broker, channel, amqp_cstring_bytes(SEARCH_INDEX), 0, 0);
-    for (size_t i = bh_topology_count(topology); i-- > 0;) {
+    bh_topology_view made;
+    bh_topology_read(topology, &made);
+    for (size_t i = made.declaration_count; i-- > 0;) {
         bh_topology_declaration(topology, i, &each);
         if (each.kind == BH_DECLARE_QUEUE)
             amqp_queue_delete(self->broker, channel, bh__to_amqp(each.name), 0, 0);
@@ -499,12 +503,13 @@ static int site_read_index(struct site *self)
 /* Empties a parked queue, as an operator does, and prints why each message is there. */
 static int site_read_parked(struct site *self, struct consumer *consumer)
 {
-    bh_bytes queue = bh_topology_parked_queue(consumer->topology);
+    bh_topology_view made;
+    bh_topology_read(consumer->topology, &made);
     amqp_message_t message;
     int got;
 
-    printf("\n parked in %s\n", queue.data);
-    for (; (got = site_get(self, queue.data, &message)) == 1; amqp_destroy_message(&message)) {
+    printf("\n parked in %s\n", made.parked_queue.data);
+    for (; (got = site_get(self, made.parked_queue.data, &message)) == 1; amqp_destroy_message(&message)) {
         int i = find_event(bh__from_amqp(message.properties.message_id));
         const amqp_field_value_t *reason = header(&message, "backhop-parked"),
                                  *error = header(&message, "backhop-error"),

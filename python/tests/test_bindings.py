@@ -35,6 +35,7 @@ NOUNS = (
     "health",
 )
 LEFT_OUT = {
+    "bh_topology_defaults",  # Topology.set calls it
     "bh_worker_defaults",  # Worker.set calls it
     "bh_worker_run",  # it blocks, and calls back
     "bh_delivery_push",  # push_int and the like call it

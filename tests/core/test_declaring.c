@@ -253,7 +253,7 @@ START_TEST(no_words_of_a_broker_lead_astray)
         bh_policy *policy = fixed_policy();
         bh_declaring *declaring;
         ck_assert_int_eq(bh_topology_new(&topology, bh_str("orders")), BH_OK);
-        ck_assert_int_eq(bh_topology_set_strategy(topology, strategies[round % 3]), BH_OK);
+        ck_assert_int_eq(topology_set_strategy(topology, strategies[round % 3]), BH_OK);
         ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
         ck_assert_int_eq(bh_declaring_new(&declaring, topology, (bh_dialect)(round % 4)), BH_OK);
         bh_mode mode = (bh_mode)(round / 4 % 2);
@@ -286,7 +286,7 @@ static bh_declaring *declaring_of(const char *queue, int64_t rung_ms)
     ck_assert_int_eq(policy_set_initial_ms(policy, rung_ms), BH_OK);
     ck_assert_int_eq(policy_set_max_retry_after_ms(policy, 100), BH_OK);
     ck_assert_int_eq(bh_topology_new(&topology, bh_str(queue)), BH_OK);
-    ck_assert_int_eq(bh_topology_set_work_queue_type(topology, BH_QUEUE_QUORUM), BH_OK);
+    ck_assert_int_eq(topology_declare_work_queue(topology, BH_QUEUE_QUORUM), BH_OK);
     ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
     ck_assert_int_eq(bh_declaring_new(&declaring, topology, BH_DIALECT_C), BH_OK);
     ck_assert_int_eq(bh_declaring_set_declared(declaring, declared), BH_OK);
@@ -437,8 +437,8 @@ START_TEST(of_the_same_name_with_other_arguments_nothing_is_left_out)
     bh_declaring *classic;
     play_steps(orders, BH_MODE_CREATE, 0, "", 0);
     ck_assert_int_eq(bh_topology_new(&topology, bh_str("mails")), BH_OK);
-    ck_assert_int_eq(bh_topology_set_queue_type(topology, BH_QUEUE_CLASSIC), BH_OK);
-    ck_assert_int_eq(bh_topology_set_namespace(topology, bh_str("backhop")), BH_OK);
+    ck_assert_int_eq(topology_set_queue_type(topology, BH_QUEUE_CLASSIC), BH_OK);
+    ck_assert_int_eq(topology_set_name_space(topology, bh_str("backhop")), BH_OK);
     ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
     ck_assert_int_eq(bh_declaring_new(&classic, topology, BH_DIALECT_C), BH_OK);
     ck_assert_int_eq(bh_declaring_set_declared(classic, declared), BH_OK);
@@ -491,7 +491,7 @@ START_TEST(a_consumer_needs_the_least_permissions)
     bh_topology *topology;
     ck_assert_int_eq(bh_topology_new(&topology, bh_str("or.ders")), BH_OK);
     ck_assert_uint_eq(bh__topology_permission(topology, BH_MODE_NONE, BH__PERMISSION_READ).size, 0); /* not built */
-    ck_assert_int_eq(bh_topology_set_strategy(topology, permissions[_i].strategy), BH_OK);
+    ck_assert_int_eq(topology_set_strategy(topology, permissions[_i].strategy), BH_OK);
     ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
     bh_mode mode = permissions[_i].mode;
     ck_assert_str_eq(bh__topology_permission(topology, mode, BH__PERMISSION_CONFIGURE).data, permissions[_i].configure);

@@ -97,10 +97,10 @@ static void make_policy(decision *self, bh_strategy strategy)
 static void make_topology(decision *self, bh_strategy strategy)
 {
     TRY(self, BH_OK, bh_topology_new(&self->topology, bh_str("cdn-purge")));
-    TRY(self, BH_OK, bh_topology_set_strategy(self->topology, strategy));
-    TRY(self, BH_OK, bh_topology_set_namespace(self->topology, bh_str("a-namespace")));
+    TRY(self, BH_OK, topology_set_strategy(self->topology, strategy));
+    TRY(self, BH_OK, topology_set_name_space(self->topology, bh_str("a-namespace")));
     bh_queue_type type = strategy == BH_STRATEGY_DELAYED_EXCHANGE ? BH_QUEUE_CLASSIC : BH_QUEUE_QUORUM;
-    TRY(self, BH_OK, bh_topology_set_work_queue_type(self->topology, type));
+    TRY(self, BH_OK, topology_declare_work_queue(self->topology, type));
     for (int64_t argument = 0; argument < 20; argument++) {
         char name[32];
         snprintf(name, sizeof name, "x-argument-%d", (int)argument);
@@ -310,7 +310,7 @@ static void change(decision *self)
         TRY(self, BH_OK, policy_add_step_ms(self->policy, 50000));
     TRY(self, BH_OK, policy_set_initial_ms(self->policy, 7));
     TRY(self, BH_OK, policy_set_max_attempts(self->policy, 1));
-    TRY(self, BH_OK, bh_topology_set_namespace(self->topology, bh_str("another")));
+    TRY(self, BH_OK, topology_set_name_space(self->topology, bh_str("another")));
     TRY(self, BH_OK, add_int_argument(self->topology, bh_str("x-another"), 1));
     TRY(self, BH_OK, bh_topology_build(self->topology, self->policy));
     TRY(self, BH_OK, bh_topology_export(self->topology, bh_str("another")));
@@ -397,7 +397,7 @@ START_TEST(test_a_topology_that_is_not_built_is_copied_as_such)
     free_all(&from);
     ck_assert_int_eq(bh__topology_is_built(copy.topology), 0);
     TRY(&copy, BH_OK, bh_topology_build(copy.topology, copy.policy));
-    ck_assert_str_eq(bh_topology_parked_queue(copy.topology).data, "cdn-purge.parked");
+    ck_assert_str_eq(view_of(copy.topology).parked_queue.data, "cdn-purge.parked");
     ck_assert_int_eq(from.different + copy.different, 0);
     free_all(&copy);
 }

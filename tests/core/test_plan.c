@@ -401,7 +401,7 @@ START_TEST(reject_and_native_refuse_another_delay_than_the_work_queue_s)
         ck_assert_int_eq(policy_set_jitter(both[i], BH_JITTER_NONE, 0), BH_OK);
     }
     for (size_t i = 0; i < 2; i++) {
-        ck_assert_int_eq(bh_topology_set_strategy(t, strategies[i]), BH_OK);
+        ck_assert_int_eq(topology_set_strategy(t, strategies[i]), BH_OK);
         ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
         ck_assert_int_eq(policy_set_initial_ms(other, 1000), BH_OK);
         ck_assert_int_eq(policy_set_max_attempts(other, 5), BH_OK);
@@ -467,7 +467,7 @@ START_TEST(plans_wait_where_the_topology_s_preview_says)
         ck_assert_int_eq(policy_set_jitter(p, policies[i].jitter, policies[i].ratio), BH_OK);
         ck_assert_int_eq(policy_set_initial_ms(p, policies[i].initial_ms), BH_OK);
         ck_assert_int_eq(policy_set_max_ms(p, policies[i].max_ms), BH_OK);
-        ck_assert_int_eq(bh_topology_set_series(t, policies[i].series), BH_OK);
+        ck_assert_int_eq(topology_set_series(t, policies[i].series), BH_OK);
         ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
         for (int64_t attempt = 1; attempt <= 9; attempt += 2)
             compare_with_preview(attempt);

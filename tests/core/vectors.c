@@ -769,29 +769,28 @@ bh_status vector_new_topology(const vector *v, const json_t *json, bh_topology *
     bh_status status = bh_topology_new(out, value ? vector_bytes(v, "queue", value) : bh_str("orders"));
     if (!status && (value = json_object_get(json, "strategy"))) {
         *field = "strategy";
-        status = bh_topology_set_strategy(*out, (bh_strategy)vector_name_value(v, *field, value, vector_strategies));
+        status = topology_set_strategy(*out, (bh_strategy)vector_name_value(v, *field, value, vector_strategies));
     }
     if (!status && (value = json_object_get(json, "queue_type"))) {
         *field = "queue_type";
-        status =
-            bh_topology_set_queue_type(*out, (bh_queue_type)vector_name_value(v, *field, value, vector_queue_types));
+        status = topology_set_queue_type(*out, (bh_queue_type)vector_name_value(v, *field, value, vector_queue_types));
     }
     if (!status && (value = json_object_get(json, "namespace"))) {
         *field = "namespace";
-        status = bh_topology_set_namespace(*out, vector_bytes(v, *field, value));
+        status = topology_set_name_space(*out, vector_bytes(v, *field, value));
     }
     if (!status && (value = json_object_get(json, "series"))) {
         *field = "series";
-        status = bh_topology_set_series(*out, (bh_series)vector_int(v, *field, value));
+        status = topology_set_series(*out, (bh_series)vector_int(v, *field, value));
     }
     if (!status && (value = json_object_get(json, "stripes"))) {
         *field = "stripes";
-        status = bh_topology_set_stripes(*out, (int)vector_int(v, *field, value));
+        status = topology_set_stripes(*out, (int)vector_int(v, *field, value));
     }
     if (!status && (value = json_object_get(json, "work_queue_type"))) {
         *field = "work_queue_type";
-        status = bh_topology_set_work_queue_type(
-            *out, (bh_queue_type)vector_name_value(v, *field, value, vector_queue_types));
+        status =
+            topology_declare_work_queue(*out, (bh_queue_type)vector_name_value(v, *field, value, vector_queue_types));
     }
     if (!status && (value = json_object_get(json, "work_queue_arguments"))) {
         *field = "work_queue_arguments";

@@ -4,7 +4,7 @@
  * header and kept property byte for byte, and beyond them only the plan's own. The first four bytes choose the
  * decision.
  */
-#include "../policies.h"
+#include "../topologies.h"
 #include "../wire/properties.h"
 #include "fuzz.h"
 
@@ -33,7 +33,7 @@ static void set_up(void)
     CHECK(policy_set_jitter(with.policy, BH_JITTER_NONE, 0) == BH_OK);
     for (int i = 0; i < STRATEGIES; i++) {
         CHECK(bh_topology_new(&with.topologies[i], bh_str("work")) == BH_OK);
-        CHECK(bh_topology_set_strategy(with.topologies[i], (bh_strategy)i) == BH_OK);
+        CHECK(topology_set_strategy(with.topologies[i], (bh_strategy)i) == BH_OK);
         CHECK(bh_topology_build(with.topologies[i], with.policy) == BH_OK);
     }
     CHECK(bh_delivery_new(&with.delivery) == BH_OK && bh_delivery_new(&with.delivery_of_copy) == BH_OK);

@@ -400,7 +400,7 @@ static void check_history(const bh_history *h)
 /* Returns 1 if the topology declares an exchange of this name, on demand or not; its rung goes to *wait_ms. */
 static int declares_exchange(const bh_topology *t, bh_bytes name, int64_t *wait_ms)
 {
-    for (size_t i = 0; i < bh_topology_count(t); i++) {
+    for (size_t i = 0; i < view_of(t).declaration_count; i++) {
         if (declaration_at(t, i).kind != BH_DECLARE_EXCHANGE || !equal(declaration_at(t, i).name, name))
             continue;
         *wait_ms = declaration_at(t, i).rung_ms;
@@ -418,12 +418,12 @@ static void check_destination(const bh_plan *plan, const bh_delivery *d, const b
 {
     bh_bytes exchange = checked(copy_of(plan).exchange), key = checked(copy_of(plan).routing_key);
     bh_action action = bh_plan_action(plan);
-    bh_strategy strategy = bh_topology_strategy(t);
+    bh_strategy strategy = view_of(t).settings.strategy;
     int64_t wait_ms = 0;
     if (action == BH_ACTION_PARK) {
-        CHECK(exchange.size == 0 && equal(key, bh_topology_parked_queue(t)));
+        CHECK(exchange.size == 0 && equal(key, view_of(t).parked_queue));
     } else if (strategy == BH_STRATEGY_NATIVE) {
-        CHECK(action == BH_ACTION_REPLAY && exchange.size == 0 && equal(key, bh_topology_queue(t)));
+        CHECK(action == BH_ACTION_REPLAY && exchange.size == 0 && equal(key, view_of(t).queue));
     } else {
         bh_bytes kept_key = action == BH_ACTION_REPLAY ? original_key : bh_delivery_routing_key(d);
         CHECK(declares_exchange(t, exchange, &wait_ms));
@@ -475,8 +475,8 @@ static int64_t check_headers(const bh_plan *plan, const bh_topology *t, const me
         }
         if (equal(name, bh_str("BCC"))) {
             CHECK(plan_header(plan, i).type == BH_TYPE_ARRAY);
-            CHECK(begins(text, "backhop:") && text.size == 8 + bh_topology_queue(t).size);
-            CHECK(memcmp(text.data + 8, bh_topology_queue(t).data, text.size - 8) == 0);
+            CHECK(begins(text, "backhop:") && text.size == 8 + view_of(t).queue.size);
+            CHECK(memcmp(text.data + 8, view_of(t).queue.data, text.size - 8) == 0);
             returns = 1;
         }
         if (equal(name, bh_str("backhop-error"))) {
@@ -486,7 +486,8 @@ static int64_t check_headers(const bh_plan *plan, const bh_topology *t, const me
                 CHECK(is_utf8(text));
         }
     }
-    int routed = bh_topology_strategy(t) != BH_STRATEGY_REJECT && bh_topology_strategy(t) != BH_STRATEGY_NATIVE;
+    int routed =
+        view_of(t).settings.strategy != BH_STRATEGY_REJECT && view_of(t).settings.strategy != BH_STRATEGY_NATIVE;
     CHECK(returns == (bh_plan_action(plan) != BH_ACTION_PARK && routed));
     return bytes;
 }
@@ -518,7 +519,7 @@ static void check_copy(const bh_plan *plan, const bh_delivery *d, const bh_histo
 /* The wait for an open breaker, which no policy limits. */
 static int64_t pause_of(const bh_topology *t, int64_t retry_after_ms)
 {
-    int64_t most = bh_topology_strategy(t) == BH_STRATEGY_DELAYED_EXCHANGE ? 4294967295 : BH_POLICY_LONGEST_MS;
+    int64_t most = view_of(t).settings.strategy == BH_STRATEGY_DELAYED_EXCHANGE ? 4294967295 : BH_POLICY_LONGEST_MS;
     return retry_after_ms < 1 ? 1 : retry_after_ms < most ? retry_after_ms : most;
 }
 
@@ -531,7 +532,7 @@ static void check_delay(const bh_plan *plan, const bh_policy *policy, const bh_t
     int64_t limit = limits_of(policy).max_ms;
     bh_action action = bh_plan_action(plan);
     if (copy_waits(plan)) {
-        if (bh_topology_strategy(t) == BH_STRATEGY_LADDER) {
+        if (view_of(t).settings.strategy == BH_STRATEGY_LADDER) {
             int64_t wait_ms = 0;
             CHECK(declares_exchange(t, copy_of(plan).exchange, &wait_ms) && wait_ms == delay);
             CHECK(copy_of(plan).on_demand || action == BH_ACTION_DEFER || delay <= limit);
@@ -601,7 +602,7 @@ static void check_crash_wait(const bh_plan *plan, const bh_policy *policy, const
 {
     int64_t delay = bh_plan_delay_ms(plan), wait_ms = 0;
     CHECK(delay >= 1);
-    if (bh_topology_strategy(t) == BH_STRATEGY_LADDER)
+    if (view_of(t).settings.strategy == BH_STRATEGY_LADDER)
         CHECK(declares_exchange(t, copy_of(plan).exchange, &wait_ms) && wait_ms == delay);
     CHECK(delay <= limits_of(policy).max_ms || delay == BH_TOPOLOGY_LOWEST_RUNG_MS);
 }
@@ -616,7 +617,7 @@ static void check_guard(bh_plan *plan, const bh_delivery *d, const bh_history *h
     int64_t attempts = bh_history_attempts(h), most = limits_of(policy).max_attempts;
     int64_t crashes = past_of(h).crashes, most_crashes = limits_of(policy).max_crashes;
     int is_lost = most_crashes > 0 && crashes >= most_crashes && past_of(h).delivery_count > 0;
-    if (bh_topology_strategy(t) == BH_STRATEGY_NATIVE)
+    if (view_of(t).settings.strategy == BH_STRATEGY_NATIVE)
         is_lost = most > 0 && attempts >= most && past_of(h).delivery_count > 0;
     if (crashes > 1)
         snprintf(times, sizeof times, " %lld times", (long long)crashes);
@@ -644,7 +645,8 @@ static void check_guard(bh_plan *plan, const bh_delivery *d, const bh_history *h
 static void check_adopt(bh_plan *plan, const bh_delivery *d, const bh_history *h, const bh_policy *policy,
                         const bh_topology *t, int64_t now_ms, bh_bytes random_argument)
 {
-    int copies = bh_topology_strategy(t) != BH_STRATEGY_REJECT && bh_topology_strategy(t) != BH_STRATEGY_NATIVE;
+    int copies =
+        view_of(t).settings.strategy != BH_STRATEGY_REJECT && view_of(t).settings.strategy != BH_STRATEGY_NATIVE;
     bh_status status = bh__plan_adopt(plan, d, h, policy, t, now_ms, random_argument);
     CHECK(copies ? status == BH_OK || status == BH_ERR_FRAME : status == BH_ERR_STRATEGY);
     if (status != BH_OK)
@@ -655,7 +657,7 @@ static void check_adopt(bh_plan *plan, const bh_delivery *d, const bh_history *h
     CHECK(bh_plan_attempts(plan) >= 1 && bh_plan_attempts(plan) >= attempts && bh_plan_attempts(plan) <= attempts + 1);
     CHECK((bh_plan_delay_ms(plan) > 0) == waits);
     CHECK(waits ? !begins(checked(copy_of(plan).routing_key), "backhop:")
-                : equal(checked(copy_of(plan).routing_key), bh_topology_parked_queue(t)));
+                : equal(checked(copy_of(plan).routing_key), view_of(t).parked_queue));
 }
 
 /* One run. */
@@ -739,7 +741,7 @@ static void run_message(input *in, bh_delivery *delivery, bh_history *history, b
     for (int again = 0; again < 2; again++) {
         status = bh_plan_make(plan, delivery, history, policy, topology, outcome, error, retry_after_ms, now_ms,
                               random_argument);
-        if (outcome == BH_OUTCOME_DEFERRED && !bh_topology_defers(topology)) {
+        if (outcome == BH_OUTCOME_DEFERRED && !view_of(topology).defers) {
             CHECK(status == BH_ERR_STRATEGY);
             return;
         }
@@ -818,12 +820,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bh_strategy strategy = (bh_strategy)take(&in, 5);
     bh_policy *policy = take_policy(&in, strategy);
     CHECK(bh_topology_new(&topology, bh_str("work")) == BH_OK);
-    CHECK(bh_topology_set_strategy(topology, strategy) == BH_OK);
-    CHECK(bh_topology_set_series(topology, all_series[take(&in, 4)]) == BH_OK);
+    CHECK(topology_set_strategy(topology, strategy) == BH_OK);
+    CHECK(topology_set_series(topology, all_series[take(&in, 4)]) == BH_OK);
     if (take(&in, 4) == 1)
-        CHECK(bh_topology_set_queue_type(topology, BH_QUEUE_CLASSIC) == BH_OK);
+        CHECK(topology_set_queue_type(topology, BH_QUEUE_CLASSIC) == BH_OK);
     if (take(&in, 4) == 1)
-        CHECK(bh_topology_set_namespace(topology, bh_str("a-namespace")) == BH_OK);
+        CHECK(topology_set_name_space(topology, bh_str("a-namespace")) == BH_OK);
     if (bh_topology_build(topology, policy) == BH_OK) {
         CHECK(bh_delivery_new(&delivery) == BH_OK);
         CHECK(bh_history_new(&history) == BH_OK);
@@ -841,7 +843,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         bh_delivery_free(delivery);
     } else {
         CHECK(checked(bh_topology_error(topology)).size > 0 || checked(bh_policy_error(policy)).size > 0);
-        CHECK(bh_topology_count(topology) == 0);
+        CHECK(view_of(topology).declaration_count == 0);
     }
     bh_topology_free(topology);
     bh_policy_free(policy);

@@ -15,9 +15,9 @@ static void make_topology(rig *self)
 {
     bh_topology_free(self->topology);
     ck_assert_int_eq(bh_topology_new(&self->topology, bh_str(self->queue)), BH_OK);
-    ck_assert_int_eq(bh_topology_set_strategy(self->topology, self->strategy), BH_OK);
-    ck_assert_int_eq(bh_topology_set_queue_type(self->topology, self->type), BH_OK);
-    ck_assert_int_eq(bh_topology_set_namespace(self->topology, bh_str(self->ns)), BH_OK);
+    ck_assert_int_eq(topology_set_strategy(self->topology, self->strategy), BH_OK);
+    ck_assert_int_eq(topology_set_queue_type(self->topology, self->type), BH_OK);
+    ck_assert_int_eq(topology_set_name_space(self->topology, bh_str(self->ns)), BH_OK);
 }
 
 static void set_up(rig *self, bh_strategy strategy, bh_queue_type type)
@@ -41,7 +41,7 @@ static void set_queue(rig *self, const char *prefix, const char *name)
     snprintf(self->queue, sizeof self->queue, "%s%s", prefix, name);
     snprintf(self->parked, sizeof self->parked, "%s.parked", self->queue);
     make_topology(self);
-    ck_assert_int_eq(bh_topology_set_work_queue_type(self->topology, self->type), BH_OK);
+    ck_assert_int_eq(topology_declare_work_queue(self->topology, self->type), BH_OK);
 }
 
 void rig_rename(rig *self, const char *ns, const char *queue)
@@ -84,7 +84,7 @@ void rig_prepare(rig *self)
 {
     bh_status status = bh_topology_build(self->topology, self->policy);
     ck_assert_msg(status == BH_OK, "%s", bh_topology_error(self->topology).data);
-    for (size_t i = 0; i < bh_topology_count(self->topology); i++)
+    for (size_t i = 0; i < view_of(self->topology).declaration_count; i++)
         if (declaration_at(self->topology, i).kind != BH_DECLARE_BINDING)
             broker_remove_later(declaration_at(self->topology, i).name.data);
     broker_declare_exchange(self->broker, self->exchange, "topic");

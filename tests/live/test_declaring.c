@@ -9,7 +9,7 @@ static size_t count_present(const rig *r, size_t *all)
 {
     size_t present = 0;
     *all = 0;
-    for (size_t i = 0; i < bh_topology_count(r->topology); i++) {
+    for (size_t i = 0; i < view_of(r->topology).declaration_count; i++) {
         const char *name = declaration_at(r->topology, i).name.data;
         bh_declaration_kind declaration = declaration_at(r->topology, i).kind;
         if (declaration == BH_DECLARE_BINDING)
@@ -115,7 +115,7 @@ END_TEST
 /* NULL if the strategy needs none. */
 static const char *first_exchange(const rig *r)
 {
-    for (size_t i = 0; i < bh_topology_count(r->topology); i++)
+    for (size_t i = 0; i < view_of(r->topology).declaration_count; i++)
         if (declaration_at(r->topology, i).kind == BH_DECLARE_EXCHANGE)
             return declaration_at(r->topology, i).name.data;
     return NULL;
@@ -170,9 +170,9 @@ START_TEST(verifying_compares_names_of_any_kind)
             ns[200] = '\0';
             memcpy(ns, r->ns, strlen(r->ns));
         }
-        ck_assert_int_eq(bh_topology_set_namespace(r->topology, bh_str(ns)), BH_OK);
+        ck_assert_int_eq(topology_set_name_space(r->topology, bh_str(ns)), BH_OK);
         rig_start(r);
-        for (size_t each = 0; each < bh_topology_count(r->topology); each++)
+        for (size_t each = 0; each < view_of(r->topology).declaration_count; each++)
             if (declaration_at(r->topology, each).kind != BH_DECLARE_BINDING)
                 broker_remove_later(declaration_at(r->topology, each).name.data);
         rig_restart(r, BH_MODE_VERIFY);

@@ -10,7 +10,7 @@
 /* The exchange, and the queue, for messages that wait so long. */
 static const char *waiting_for(const rig *r, int64_t delay_ms)
 {
-    switch (bh_topology_strategy(r->topology)) {
+    switch (view_of(r->topology).settings.strategy) {
     case BH_STRATEGY_LADDER:
         return rig_rung(r, delay_ms);
     case BH_STRATEGY_REJECT:
@@ -284,7 +284,7 @@ START_TEST(messages_of_a_deleted_work_queue_end_in_unroutable_and_hold_nobody_up
         rig_take(r, "first");
         rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     }
-    bh_strategy strategy = bh_topology_strategy(r->topology);
+    bh_strategy strategy = view_of(r->topology).settings.strategy;
     if (strategy !=
         BH_STRATEGY_DELAYED_EXCHANGE) /* which has no queue to look at; and what drains awaits its confirms */
         broker_await_depth(r->broker, strategy == BH_STRATEGY_LADDER ? rig_rung(r, DELAY) : waiting(r), COUNT);

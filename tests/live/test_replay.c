@@ -287,7 +287,7 @@ START_TEST(messages_that_came_back_to_no_queue_are_replayed_and_those_of_others_
     rig_in_a_hurry(r);
     rig_connect(r);
     replay(r, 0, 0); /* the worker has looked by itself */
-    expect_bytes(bh_topology_unroutable_queue(r->topology), unroutable);
+    expect_bytes(view_of(r->topology).unroutable_queue, unroutable);
     amqp_table_entry_t theirs = entry_string("backhop-queue", rig_name(r, "another"));
     amqp_basic_properties_t properties = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {1, &theirs}};
     broker_publish(r->broker, "", unroutable, &properties, bh_str("theirs"));

@@ -14,7 +14,7 @@ static const int64_t steps[MOST_FAILURES] = {50, 110, 170};
 static int64_t use_delays(const rig *r)
 {
     policy_set_max_attempts(r->policy, MOST_FAILURES + 1);
-    switch (bh_topology_strategy(r->topology)) {
+    switch (view_of(r->topology).settings.strategy) {
     case BH_STRATEGY_REJECT:
         return 0;
     case BH_STRATEGY_NATIVE:
@@ -394,7 +394,7 @@ START_TEST(a_short_delay_behind_a_long_one_is_late_by_no_more_than_the_topology_
     rig_make_worker(r);
     rig_set(r, prefetch, 1); /* the other worker shall get the long one */
     rig_start(r);
-    ck_assert_int_eq(bh_topology_worst_lateness_ms(r->topology), 600);
+    ck_assert_int_eq(view_of(r->topology).worst_lateness_ms, 600);
     rig_publish(r, "work.a", "short");
     rig_take(r, "short");
     rig_fail(r, "507");

@@ -1,5 +1,5 @@
 #include "history.h"
-#include "../policies.h"
+#include "../topologies.h"
 
 #include "../wire/properties.h"
 #include "client.h"
@@ -536,9 +536,9 @@ static void make_topology(int queue)
     const history *of = it.of;
     ENSURE(bh_topology_new(&it.topologies[queue], bh_str(queue_names[queue])) == BH_OK);
     bh_topology *made = it.topologies[queue];
-    bh_topology_set_strategy(made, of->strategy);
-    bh_topology_set_queue_type(made, of->type);
-    bh_topology_set_work_queue_type(made, of->type);
+    topology_set_strategy(made, of->strategy);
+    topology_set_queue_type(made, of->type);
+    topology_declare_work_queue(made, of->type);
     if (bh_topology_build(made, it.policy) != BH_OK)
         fail("the topology: %s", bh_topology_error(made).data);
 }

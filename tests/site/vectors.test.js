@@ -51,6 +51,8 @@ const SETTINGS = {
   max_age_ms: 64, max_retry_after_ms: 72, max_crashes: 80, max_deferrals: 88, size: 104
 }
 
+const VIEW = { settings: 48, size: 88 } // of bh_topology_view
+
 function policy (given = {}) {
   const self = core.made('bh_policy')
   const change = write => {
@@ -101,14 +103,22 @@ function topology (given = {}) {
   only(given, 'queue strategy queue_type namespace series stripes work_queue_type work_queue_arguments policies')
   let self
   const set = (name, value) => core.check(c[`bh_topology_${name}`](self, value))
+  const change = write => {
+    const at = core.filled('bh_topology_read', VIEW.size, self) + VIEW.settings
+    write(at)
+    set('set', at)
+  }
   const setters = {
     queue: value => { self = core.made('bh_topology', core.write(raw(value))) },
-    strategy: value => set('set_strategy', indexIn(STRATEGIES, value)),
-    queue_type: value => set('set_queue_type', indexIn(QUEUE_TYPES, value)),
-    namespace: value => set('set_namespace', core.write(raw(value))),
-    series: value => set('set_series', value),
-    stripes: value => set('set_stripes', value),
-    work_queue_type: value => set('set_work_queue_type', indexIn(QUEUE_TYPES, value)),
+    strategy: value => change(at => core.writeNumber(at, indexIn(STRATEGIES, value))),
+    queue_type: value => change(at => core.writeNumber(at + 4, indexIn(QUEUE_TYPES, value))),
+    namespace: value => change(at => core.write(raw(value), at + 8)),
+    series: value => change(at => core.writeNumber(at + 16, value)),
+    stripes: value => change(at => core.writeInteger(at + 24, big(value))),
+    work_queue_type: value => change(at => {
+      core.writeNumber(at + 32, 1)
+      core.writeNumber(at + 36, indexIn(QUEUE_TYPES, value))
+    }),
     work_queue_arguments: list => {
       for (const [name, value] of list) {
         set('add_work_queue_argument', core.argument(raw(name), typeof value === 'number' ? value : raw(value)))
@@ -244,13 +254,17 @@ cases('policy', 'name policy expect', each => {
 })
 
 function rungsOf (self) {
-  const at = core.filled('bh_topology_rungs', 8, self)
-  return Array.from({ length: core.pointer(at + 4) }, (_, i) => core.integer(core.pointer(at) + 8 * i))
+  const at = core.filled('bh_topology_read', VIEW.size, self)
+  return Array.from({ length: core.pointer(at + 36) }, (_, i) => core.integer(core.pointer(at + 32) + 8 * i))
+}
+
+function countOf (self) {
+  return core.pointer(core.filled('bh_topology_read', VIEW.size, self) + 40)
 }
 
 function declared (self, onDemand) {
   const found = new Set()
-  for (let i = 0; i < c.bh_topology_count(self); i++) {
+  for (let i = 0; i < countOf(self); i++) {
     const at = core.filled('bh_topology_declaration', 64, self, i)
     const [kind, rung] = [core.number(at), core.integer(at + 40)]
     if (kind === 2 && rung && Boolean(core.number(at + 48)) === onDemand) found.add(rung)
@@ -295,13 +309,14 @@ cases('topology', 'name policy topology expect', each => {
   }
   all()
   const { declarations, ...expect } = each.expect // whole declarations are compared in C and in the three languages
+  const view = () => core.filled('bh_topology_read', VIEW.size, self())
   const compared = {
     ...texts({
-      queue: () => core.textOf('bh_topology_queue', self()),
-      parked_queue: () => core.textOf('bh_topology_parked_queue', self())
+      queue: () => core.bytesAt(view()),
+      parked_queue: () => core.bytesAt(view() + 8)
     }),
-    ...names({ strategy: () => STRATEGIES[c.bh_topology_strategy(self())] }),
-    ...numbers({ worst_lateness_ms: () => c.bh_topology_worst_lateness_ms(self()) }),
+    ...names({ strategy: () => STRATEGIES[core.number(view() + VIEW.settings)] }),
+    ...numbers({ worst_lateness_ms: () => core.integer(view() + 24) }),
     rungs: expected => {
       assert.deepEqual(rungsOf(self()), expected.map(big))
       assert.deepEqual(declared(self(), false), expected.map(big))
@@ -312,7 +327,7 @@ cases('topology', 'name policy topology expect', each => {
     shares: rows => compareShares(self(), of, rows),
     definitions: expected => compareDefinitions(self(), expected)
   }
-  if (declarations) assert.equal(c.bh_topology_count(self()), declarations.length)
+  if (declarations) assert.equal(countOf(self()), declarations.length)
   if (Object.keys(expect).length) notation.compare(expect, compared)
 })
 

@@ -5,7 +5,7 @@
  * A line has the case's name, failed attempts, last error, first failure in ms, reason of the park, and properties in
  * hexadecimal. A "-" stands for an empty text.
  */
-#include "../policies.h"
+#include "../topologies.h"
 #include "../reading.h"
 #include "properties.h"
 #include "suites.h"
@@ -44,8 +44,8 @@ static void build(const setup *each)
     ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
     ck_assert_int_eq(policy_set_max_attempts(policy, COPIES - 1), BH_OK);
     ck_assert_int_eq(bh_topology_new(&topology, bh_str("cdn-purge")), BH_OK);
-    ck_assert_int_eq(bh_topology_set_strategy(topology, each->strategy), BH_OK);
-    ck_assert_int_eq(bh_topology_set_queue_type(topology, each->type), BH_OK);
+    ck_assert_int_eq(topology_set_strategy(topology, each->strategy), BH_OK);
+    ck_assert_int_eq(topology_set_queue_type(topology, each->type), BH_OK);
     ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
     ck_assert_int_eq(bh_delivery_new(&delivery), BH_OK);
     ck_assert_int_eq(bh_history_new(&history), BH_OK);
@@ -106,8 +106,7 @@ static bh_bytes write_copy(int number)
 /* Decodes properties as the work queue, or the parked queue, would deliver them. */
 static void deliver(bh_bytes properties)
 {
-    bh_bytes key =
-        bh_plan_action(plan) == BH_ACTION_PARK ? bh_topology_parked_queue(topology) : bh_topology_queue(topology);
+    bh_bytes key = bh_plan_action(plan) == BH_ACTION_PARK ? view_of(topology).parked_queue : view_of(topology).queue;
     ck_assert_int_eq(bh__content_read(delivery, bh_str(""), key, properties), BH_OK);
     ck_assert_int_eq(bh_history_read(history, delivery, topology), BH_OK);
 }

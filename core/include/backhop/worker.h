@@ -306,7 +306,7 @@ BH_API bh_status bh_worker_take_event(bh_worker *self, bh_event **out);
  * messages.
  *
  * Messages that are parked after the replay began stay. Then replays messages of this work queue
- * from the first 10 000 of the unroutable queue (bh_topology_unroutable_queue), if the user may
+ * from the first 10 000 of the unroutable queue (bh_topology_view), if the user may
  * read it. A message that cannot be published stays in its queue. If the reason is the message
  * itself, the replay continues with the next.
  *

@@ -33,7 +33,7 @@ bh_status bh_flow_new(bh_flow **out, bh_breaker *breaker, const bh_topology *top
     if (!self)
         return BH_ERR_NO_MEMORY;
     self->breaker = bh__breaker_keep(breaker);
-    self->can_defer = bh_topology_defers(topology);
+    self->can_defer = bh__topology_defers(topology);
     self->held_since_ms = -1;
     self->generation = 1; /* a new breaker is closed: that is no event */
     *out = self;

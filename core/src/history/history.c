@@ -3,6 +3,7 @@
  */
 #include "delivery/internal.h"
 #include "history/data.h"
+#include "topology/internal.h"
 
 #include <stdlib.h>
 
@@ -91,7 +92,7 @@ bh_status bh__history_copy_settings(bh_history *to, const bh_history *from)
  */
 static bh__text first_exchange(const bh_history *self, const bh_delivery *delivery, const bh_topology *topology)
 {
-    if (topology && bh_topology_strategy(topology) == BH_STRATEGY_REJECT)
+    if (topology && bh__topology_strategy(topology) == BH_STRATEGY_REJECT)
         for (size_t i = 0; i < self->death_count; i++)
             if (bh__history_is_rejected_work(self, &self->deaths[i], topology))
                 return self->deaths[i].exchange;
@@ -110,7 +111,7 @@ static int came_back(const bh_history *self, const bh_delivery *delivery, const 
     bh_bytes key = bh_delivery_routing_key(delivery);
     if (!topology || self->parked.size == 0 || (exchange.size == 0 && key.size == 0))
         return 0;
-    return exchange.size > 0 || !bh__same(key, bh_topology_parked_queue(topology));
+    return exchange.size > 0 || !bh__same(key, bh__topology_parked_queue(topology));
 }
 
 /* Resets the history as bh_plan_replay would. Keeps what the broker alone counts, because it counted that later. */

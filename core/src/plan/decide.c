@@ -97,7 +97,7 @@ static bh_status decide_wait(bh_plan *self, const bh__plan_input *in, int64_t fa
         return bh__plan_park_copy(self, in, "too-old");
     if (bh__topology_copies(in->topology))
         return bh__plan_retry_copy(self, in, "oversized");
-    self->action = bh_topology_strategy(in->topology) == BH_STRATEGY_REJECT ? BH_ACTION_REJECT : BH_ACTION_RETURN;
+    self->action = bh__topology_strategy(in->topology) == BH_STRATEGY_REJECT ? BH_ACTION_REJECT : BH_ACTION_RETURN;
     return BH_OK;
 }
 

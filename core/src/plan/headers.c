@@ -112,7 +112,7 @@ static void save_properties(bh_plan *self, const bh__plan_input *in)
 static void set_queue(bh_plan *self, const bh__plan_input *in)
 {
     if (in->place != BH__PARK_STRAY)
-        set_string(self, "backhop-queue", bh_topology_queue(in->topology));
+        set_string(self, "backhop-queue", bh__topology_queue(in->topology));
 }
 
 /* Sets the id of the history. If it has none, makes one of the last random bytes. */

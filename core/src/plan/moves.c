@@ -39,9 +39,9 @@ bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_hi
     if (goes_on)
         continue_history(self, history);
     bh__plan_set_replay_headers(self, &in, goes_on);
-    bh_strategy strategy = bh_topology_strategy(topology);
+    bh_strategy strategy = bh__topology_strategy(topology);
     if (strategy == BH_STRATEGY_NATIVE) {
-        bh__plan_address(self, bh_str(""), bh_topology_queue(topology));
+        bh__plan_address(self, bh_str(""), bh__topology_queue(topology));
     } else {
         bh__plan_address(self, bh__topology_return_exchange(topology),
                          bh__plan_harmless_key(bh_history_routing_key(history)));
@@ -61,7 +61,7 @@ bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_hi
 static bh__plan_origin find_origin(const bh__plan_input *in)
 {
     const bh_history *history = in->history;
-    bh_bytes queue = bh_topology_queue(in->topology);
+    bh_bytes queue = bh__topology_queue(in->topology);
     if (bh__delivery_header(in->delivery, bh_str("backhop-routing-key")))
         return (bh__plan_origin){bh_history_exchange(history), bh_history_routing_key(history)};
     bh_death death;

@@ -51,7 +51,7 @@ static int has_its_alternate(const bh_declaring *self, const bh__difference *fou
 static int is_of_work_queue(const bh_declaring *self, bh_bytes name)
 {
     static const char *const suffixes[] = {"", ".parked", ".wait", ".retry", ".return"};
-    bh_bytes queue = bh_topology_queue(self->topology);
+    bh_bytes queue = bh__topology_queue(self->topology);
     if (name.size < queue.size || !bh__same((bh_bytes){name.data, queue.size}, queue))
         return 0;
     bh_bytes suffix = {name.data + queue.size, name.size - queue.size};
@@ -115,7 +115,7 @@ int bh__declaring_lacks_exchange(const bh_declaring *self, int code, bh_bytes te
 void bh__declaring_not_created(bh_declaring *self, int code, bh_bytes text)
 {
     bh__report *result = &self->result;
-    bh_bytes name = self->step.name, queue = bh_topology_queue(self->topology);
+    bh_bytes name = self->step.name, queue = bh__topology_queue(self->topology);
     int is_binding = self->step.kind == BH_DECLARE_BINDING;
     self->has_ended = 1;
     if (code == ACCESS_REFUSED && self->step.on_demand)
@@ -245,7 +245,7 @@ void bh_declaring_refuse_consumer(bh_declaring *self, int code, bh_bytes text)
 {
     if (!self || !text.data)
         return;
-    bh_bytes queue = bh_topology_queue(self->topology);
+    bh_bytes queue = bh__topology_queue(self->topology);
     if (is_stream(code, text)) {
         self->has_ended = 1;
         bh__report_set(&self->result, BH_ERR_CLASH,
@@ -288,7 +288,7 @@ void bh_declaring_refuse_no_ack(bh_declaring *self, bh_bytes with_acks)
 {
     if (!self || !with_acks.data)
         return;
-    bh_bytes queue = bh_topology_queue(self->topology);
+    bh_bytes queue = bh__topology_queue(self->topology);
     self->has_ended = 1;
     bh__report_set(&self->result, BH_ERR_ARGUMENT,
                    "the consumer of \"%.*s\" gets its messages without acknowledgements, and the broker forgets each "
@@ -300,7 +300,7 @@ void bh_declaring_check_queue(bh_declaring *self, bh_bytes queue)
 {
     if (!self || !queue.data)
         return;
-    bh_bytes own = bh_topology_queue(self->topology);
+    bh_bytes own = bh__topology_queue(self->topology);
     self->has_ended = 1;
     bh__report_clear(&self->result);
     if (!bh__same(queue, own))

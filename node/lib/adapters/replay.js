@@ -48,7 +48,7 @@ async function replayOwnUnroutable ({ topology, connect, read, publish, diagnosi
  * nothing if the queue does not exist, or if the user may not read it.
  */
 async function replayUnroutable (connection, topology, run) {
-  const queue = topology[NATIVE].unroutable_queue()
+  const queue = topology._unroutableQueue
   if (!queue) return
   try {
     await replayFrom(connection, queue, run, message => isOwn(topology, message))

@@ -101,7 +101,7 @@ BH_API bh_status bh_plan_set_traceparent(bh_plan *self, bh_bytes traceparent);
  * Returns the outcome that counts. BH_OUTCOME_THROTTLED is BH_OUTCOME_FAILED if the message was deferred max_deferrals
  * times, and with the strategies reject and native, which cannot defer a message. Other outcomes stay as they are.
  *
- * A strategy that cannot defer a message cannot serve BH_OUTCOME_DEFERRED either: see bh_topology_defers.
+ * A strategy that cannot defer a message cannot serve BH_OUTCOME_DEFERRED either: see defers of bh_topology_view.
  *
  * bh_plan_make decides by the same rule. Call this first, for the event of the handler's end (bh_event_of).
  */

@@ -134,7 +134,7 @@ bh_status bh_worker_read_metrics(bh_worker *self, bh_metrics *out)
         return status;
     bh_health health;
     bh_worker_state(self, &health);
-    return bh_metrics_add_consumer(out, bh_topology_queue(self->settings.topology), health.state == BH_HEALTH_READY);
+    return bh_metrics_add_consumer(out, bh__topology_queue(self->settings.topology), health.state == BH_HEALTH_READY);
 }
 
 void bh_worker_state(bh_worker *self, bh_health *out)

@@ -1,6 +1,7 @@
 #include "worker/procedures/runner.h"
 
 #include "ledger/internal.h"
+#include "topology/internal.h"
 
 #include <stdio.h>
 
@@ -77,7 +78,7 @@ static bh_status begin_consuming(bh__runner *self, bh__answer *answer)
     snprintf(consumer->tag, sizeof consumer->tag, "backhop-%u", ++consumer->tag_count);
     amqp_table_entry_t argument = {.key = amqp_cstring_bytes(BH_CONSUME_ARGUMENT),
                                    .value = {.kind = AMQP_FIELD_KIND_I32, .value.i32 = 0}};
-    amqp_basic_consume_t consume = {.queue = bh__to_amqp(bh_topology_queue(context->settings->topology)),
+    amqp_basic_consume_t consume = {.queue = bh__to_amqp(bh__topology_queue(context->settings->topology)),
                                     .consumer_tag = amqp_cstring_bytes(consumer->tag),
                                     .arguments = {1, &argument}};
     consumer->abandoned_before = context->abandoned_count;
