@@ -363,6 +363,13 @@ int bh_mode_makes_rungs(bh_mode mode);
 
 %constant int BH_LOOK_MS = BH_LOOK_MS;
 
+typedef enum bh_refusal {
+    BH_REFUSAL_CONSUMER,
+    BH_REFUSAL_REPLAY,
+    BH_REFUSAL_SETTLING,
+    BH_REFUSAL_NO_ACK,
+    BH_REFUSAL_QUEUE
+} bh_refusal;
 typedef enum bh_dialect { BH_DIALECT_C, BH_DIALECT_PYTHON, BH_DIALECT_RUBY, BH_DIALECT_NODE } bh_dialect;
 
 %object(Declared, bh_declared)
@@ -379,11 +386,7 @@ bh_status bh_declared_new(bh_declared **out);
     bh_status look(bh_mode mode);
     int next(bh_declaration *out);
     void refuse(int code, bh_bytes text);
-    void refuse_consumer(int code, bh_bytes text);
-    void refuse_replay(bh_bytes queue, int code, bh_bytes text);
-    void refuse_settling(int code, bh_bytes text, bh_bytes with_acks);
-    void refuse_no_ack(bh_bytes with_acks);
-    void check_queue(bh_bytes queue);
+    void explain(bh_refusal refusal, int code, bh_bytes text, bh_bytes of);
 
     bh_status status();
     bh_bytes error();

@@ -11,6 +11,13 @@ const { check, errorOf, made } = require('./errors')
 const NATIVE = require('./native')
 const { declarationOf } = require('./topology')
 
+const REFUSALS = {
+  consumer: c.BH_REFUSAL_CONSUMER,
+  replay: c.BH_REFUSAL_REPLAY,
+  settling: c.BH_REFUSAL_SETTLING,
+  'no-ack': c.BH_REFUSAL_NO_ACK,
+  queue: c.BH_REFUSAL_QUEUE
+}
 const MODES = { create: c.BH_MODE_CREATE, verify: c.BH_MODE_VERIFY, none: c.BH_MODE_NONE }
 
 const declared = new WeakMap() // by connection
@@ -96,13 +103,13 @@ class Declaring {
   }
 
   /**
-   * Returns an Error that says how the topology is used wrongly, or undefined.
+   * Returns an Error that explains a refusal after all was declared, or undefined.
    *
-   * question: the core's function, as 'refuse_consumer', which is called with `args`
+   * refusal: a name of REFUSALS; code, text, of: see bh_declaring_explain
    */
-  diagnosis (question, ...args) {
+  diagnosis (refusal, { code = 0, text = '', of = '' }) {
     const native = made(c.bh_declaring_new(this.#topology[NATIVE], c.BH_DIALECT_NODE))
-    native[question](...args)
+    native.explain(REFUSALS[refusal], code, text, of)
     return native.status() ? errorOf(native.status(), native.error()) : undefined
   }
 

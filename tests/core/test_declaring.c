@@ -102,18 +102,15 @@ static void ask_then(vector *v, bh_declaring *declaring)
 {
     const json_t *row = vector_get(v, "then");
     const char *call = row ? json_string_value(json_array_get(row, 0)) : "";
-    if (strcmp(call, "refuse_consumer") == 0)
-        bh_declaring_refuse_consumer(declaring, code_at(v, row, 1), text_at(v, row, 2));
-    else if (strcmp(call, "refuse_replay") == 0)
-        bh_declaring_refuse_replay(declaring, text_at(v, row, 1), code_at(v, row, 2), text_at(v, row, 3));
-    else if (strcmp(call, "refuse_settling") == 0)
-        bh_declaring_refuse_settling(declaring, code_at(v, row, 1), text_at(v, row, 2), text_at(v, row, 3));
-    else if (strcmp(call, "refuse_no_ack") == 0)
-        bh_declaring_refuse_no_ack(declaring, text_at(v, row, 1));
-    else if (strcmp(call, "check_queue") == 0)
-        bh_declaring_check_queue(declaring, text_at(v, row, 1));
+    static const char *const names[] = {"consumer", "replay", "settling", "no-ack", "queue"};
+    int refusal = 0;
+    while (row && refusal < 5 && strcmp(call, names[refusal]) != 0)
+        refusal++;
+    if (row && refusal < 5)
+        bh_declaring_explain(declaring, (bh_refusal)refusal, code_at(v, row, 1), text_at(v, row, 2),
+                             text_at(v, row, 3));
     else if (row)
-        vector_fail(v, "then", "names no call");
+        vector_fail(v, "then", "names no refusal");
 }
 
 static void play(vector *v, bh_declaring *declaring)

@@ -241,10 +241,8 @@ static int is_stream(int code, bh_bytes text)
            (bh__find(text, "of queue type rabbit_stream_queue") || !bh__find(text, " of queue type "));
 }
 
-void bh_declaring_refuse_consumer(bh_declaring *self, int code, bh_bytes text)
+static void explain_consumer(bh_declaring *self, int code, bh_bytes text)
 {
-    if (!self || !text.data)
-        return;
     bh_bytes queue = bh__topology_queue(self->topology);
     if (is_stream(code, text)) {
         self->has_ended = 1;
@@ -260,20 +258,16 @@ void bh_declaring_refuse_consumer(bh_declaring *self, int code, bh_bytes text)
                        dialects[self->dialect].work_queue);
 }
 
-void bh_declaring_refuse_replay(bh_declaring *self, bh_bytes queue, int code, bh_bytes text)
+static void explain_replay(bh_declaring *self, bh_bytes queue, int code, bh_bytes text)
 {
-    if (!self || !queue.data || !text.data)
-        return;
     if (refuse_reading(self, queue, "queue", "replayed", code, text) == BH_ERR_MISSING) {
         bh__report_add(&self->result, "; ");
         add_remedy(self, 1);
     }
 }
 
-void bh_declaring_refuse_settling(bh_declaring *self, int code, bh_bytes text, bh_bytes with_acks)
+static void explain_settling(bh_declaring *self, int code, bh_bytes text, bh_bytes with_acks)
 {
-    if (!self || !text.data || !with_acks.data)
-        return;
     self->has_ended = 1;
     bh__report_clear(&self->result);
     if (code == PRECONDITION_FAILED && bh__find(text, "unknown delivery tag"))
@@ -284,10 +278,8 @@ void bh_declaring_refuse_settling(bh_declaring *self, int code, bh_bytes text, b
             code, SHOWN(text), SHOWN(with_acks));
 }
 
-void bh_declaring_refuse_no_ack(bh_declaring *self, bh_bytes with_acks)
+static void explain_no_ack(bh_declaring *self, bh_bytes with_acks)
 {
-    if (!self || !with_acks.data)
-        return;
     bh_bytes queue = bh__topology_queue(self->topology);
     self->has_ended = 1;
     bh__report_set(&self->result, BH_ERR_ARGUMENT,
@@ -296,10 +288,8 @@ void bh_declaring_refuse_no_ack(bh_declaring *self, bh_bytes with_acks)
                    SHOWN(queue), SHOWN(with_acks));
 }
 
-void bh_declaring_check_queue(bh_declaring *self, bh_bytes queue)
+static void explain_queue(bh_declaring *self, bh_bytes queue)
 {
-    if (!self || !queue.data)
-        return;
     bh_bytes own = bh__topology_queue(self->topology);
     self->has_ended = 1;
     bh__report_clear(&self->result);
@@ -308,6 +298,29 @@ void bh_declaring_check_queue(bh_declaring *self, bh_bytes queue)
                        "the message came from the queue \"%.*s\", and the retrier is for the queue \"%.*s\", where its "
                        "copies would go: make a retrier for each queue",
                        SHOWN(queue), SHOWN(own));
+}
+
+void bh_declaring_explain(bh_declaring *self, bh_refusal refusal, int code, bh_bytes text, bh_bytes of)
+{
+    if (!self || !text.data || !of.data)
+        return;
+    switch (refusal) {
+    case BH_REFUSAL_CONSUMER:
+        explain_consumer(self, code, text);
+        break;
+    case BH_REFUSAL_REPLAY:
+        explain_replay(self, of, code, text);
+        break;
+    case BH_REFUSAL_SETTLING:
+        explain_settling(self, code, text, of);
+        break;
+    case BH_REFUSAL_NO_ACK:
+        explain_no_ack(self, of);
+        break;
+    case BH_REFUSAL_QUEUE:
+        explain_queue(self, of);
+        break;
+    }
 }
 
 void bh__declaring_report(bh_declaring *self)

@@ -91,7 +91,7 @@ static bh_status begin_consuming(bh__runner *self, bh__answer *answer)
 /* Returns BH_ERR_CLASH and its reason if the work queue is a stream, else BH_ERR_CHANNEL. */
 static bh_status explain_refusal(bh__runner *self, const bh__answer *answer)
 {
-    bh_declaring_refuse_consumer(self->declaring, answer->code, bh_str(answer->text));
+    bh_declaring_explain(self->declaring, BH_REFUSAL_CONSUMER, answer->code, bh_str(answer->text), bh_str(""));
     if (bh_declaring_status(self->declaring) != BH_ERR_CLASH)
         return self->problem.status = BH_ERR_CHANNEL;
     return bh__report_set(&self->problem, BH_ERR_CLASH, "%s", bh_declaring_error(self->declaring).data);

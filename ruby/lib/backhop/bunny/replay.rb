@@ -69,7 +69,7 @@ module Backhop
         await until @in_flight.zero?
       rescue ::Bunny::ChannelLevelException => e
         refusal = Channels.refusal(e)
-        raise(Declaring.new(@retrier.topology).diagnosis { |native| native.refuse_replay(queue, *refusal) })
+        raise(Declaring.new(@retrier.topology).diagnosis(:replay, *refusal, of: queue))
       end
 
       # Takes one message. Returns the number of messages behind it, or nil if the queue is empty.
