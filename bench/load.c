@@ -103,7 +103,9 @@ static void publish(load_source *self, int number, bench_sample *sample)
     enum { MOST_HEADERS = 32 };
     amqp_table_entry_t headers[MOST_HEADERS];
     amqp_field_value_t element = {.kind = AMQP_FIELD_KIND_UTF8};
-    size_t count = bh_plan_header_count(self->plan);
+    bh_planned planned;
+    bh_plan_read(self->plan, &planned);
+    size_t count = planned.header_count;
     if (count > MOST_HEADERS)
         bench_fail("a plan sets %zu headers", count);
     for (size_t i = 0; i < count; i++) {
@@ -131,7 +133,7 @@ static void publish(load_source *self, int number, bench_sample *sample)
         bench_read_confirm(self->connection, &self->confirms);
     if (sample) {
         sample->failed_ms = bench_now_ms();
-        sample->delay_ms = (double)bh_plan_delay_ms(self->plan);
+        sample->delay_ms = (double)planned.delay_ms;
     }
     self->published++;
     bh_copy copy;

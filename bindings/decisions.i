@@ -233,6 +233,8 @@ typedef enum bh_action {
     BH_ACTION_DEFER
 } bh_action;
 
+%record(bh_planned, 7, BH_PUT(action) BH_PUT(attempts) BH_PUT(deferrals) BH_PUT(delay_ms) BH_PUT(retry_after_met)
+        BH_PUT(reason) BH_PUT(header_count))
 %record(bh_copy, 7, BH_PUT(id) BH_PUT(exchange) BH_PUT(routing_key) BH_PUT(expiration) BH_PUT(rung_ms) BH_PUT(mandatory)
         BH_PUT(on_demand))
 %record(bh_header, 5, BH_PUT(name) BH_PUT(type) BH_PUT(string) BH_PUT(integer) BH_PUT(source))
@@ -250,17 +252,12 @@ typedef enum bh_action {
                      bh_bytes random);
 
     bh_action action();
-    int64_t attempts();
-    int64_t deferrals();
-    int64_t delay_ms();
-    int retry_after_met();
-    bh_bytes reason();
+    void read(bh_planned *out);
 
     void copy(bh_copy *out);
 
     int keeps_property(bh_property property);
     int keeps_header(bh_bytes name);
-    size_t header_count();
     void header(size_t index, bh_header *out);
     binary copy_properties(const bh_delivery *delivery, int hidden);
 }

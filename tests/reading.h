@@ -50,6 +50,13 @@ static inline size_t problem_count(const bh_history *history)
     return count;
 }
 
+static inline bh_planned planned_of(const bh_plan *plan)
+{
+    bh_planned planned;
+    bh_plan_read(plan, &planned);
+    return planned;
+}
+
 static inline bh_copy copy_of(const bh_plan *plan)
 {
     bh_copy copy;

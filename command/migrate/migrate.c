@@ -110,18 +110,17 @@ static int see_queues(const migration *self)
 
 static void add_portion(migration *self, const char *queue)
 {
-    const bh_plan *plan = self->plan;
+    bh_planned plan;
+    bh_plan_read(self->plan, &plan);
     size_t i = 0;
     while (i < self->portion_count &&
-           (self->portions[i].queue != queue || self->portions[i].attempts != bh_plan_attempts(plan) ||
-            self->portions[i].action != bh_plan_action(plan) ||
-            strcmp(self->portions[i].reason, bh_plan_reason(plan).data) != 0))
+           (self->portions[i].queue != queue || self->portions[i].attempts != plan.attempts ||
+            self->portions[i].action != plan.action || strcmp(self->portions[i].reason, plan.reason.data) != 0))
         i++;
     if (i == self->portion_count) {
         self->portions = must(realloc(self->portions, ++self->portion_count * sizeof *self->portions));
-        self->portions[i] =
-            (portion){.queue = queue, .attempts = bh_plan_attempts(plan), .action = bh_plan_action(plan)};
-        snprintf(self->portions[i].reason, sizeof self->portions[i].reason, "%s", bh_plan_reason(plan).data);
+        self->portions[i] = (portion){.queue = queue, .attempts = plan.attempts, .action = plan.action};
+        snprintf(self->portions[i].reason, sizeof self->portions[i].reason, "%s", plan.reason.data);
     }
     self->portions[i].count++;
     self->meant++;

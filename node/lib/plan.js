@@ -106,7 +106,7 @@ class Plan {
   }
 
   get deferrals () {
-    return this.#native().deferrals()
+    return this.#native().read()[2]
   }
 
   get delay () {

@@ -70,7 +70,7 @@ static void check_headers(const property_list *original, const property_list *co
         CHECK(same(source->name, copy->headers[at].name) && same(source->value, copy->headers[at].value));
         at++;
     }
-    CHECK(copy->header_count == at + bh_plan_header_count(with.plan));
+    CHECK(copy->header_count == at + planned_of(with.plan).header_count);
     for (size_t i = 0; at < copy->header_count; i++, at++) {
         bh_type type = plan_header(with.plan, i).type;
         CHECK(same(copy->headers[at].name, plan_header(with.plan, i).name));
@@ -128,7 +128,7 @@ static void check_copy(const property_list *original, bh_bytes wire, const bh_to
     CHECK(bh_history_read(with.history_of_copy, with.delivery_of_copy, topology) == BH_OK);
     if (bh_plan_action(with.plan) == BH_ACTION_REPLAY)
         return; /* which begins anew */
-    CHECK(bh_history_attempts(with.history_of_copy) == bh_plan_attempts(with.plan));
+    CHECK(bh_history_attempts(with.history_of_copy) == planned_of(with.plan).attempts);
     CHECK(same(bh_history_exchange(with.history_of_copy), bh_history_exchange(with.history)));
     CHECK(same(bh_history_routing_key(with.history_of_copy), bh_history_routing_key(with.history)));
     if (bh_history_id(with.history).size)

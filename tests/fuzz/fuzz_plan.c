@@ -428,7 +428,7 @@ static void check_destination(const bh_plan *plan, const bh_delivery *d, const b
         bh_bytes kept_key = action == BH_ACTION_REPLAY ? original_key : bh_delivery_routing_key(d);
         CHECK(declares_exchange(t, exchange, &wait_ms));
         if (wait_ms)
-            CHECK(copy_waits(plan) && wait_ms == bh_plan_delay_ms(plan));
+            CHECK(copy_waits(plan) && wait_ms == planned_of(plan).delay_ms);
         CHECK(key.size == 0 || equal(key, kept_key));
         if (strategy != BH_STRATEGY_REJECT)
             CHECK(!begins(key, "backhop:"));
@@ -451,7 +451,7 @@ static int64_t check_headers(const bh_plan *plan, const bh_topology *t, const me
 {
     int64_t bytes = 0;
     int returns = 0;
-    for (size_t i = 0; i < bh_plan_header_count(plan); i++) {
+    for (size_t i = 0; i < planned_of(plan).header_count; i++) {
         bh_bytes name = checked(plan_header(plan, i).name), text = checked(plan_header(plan, i).string);
         CHECK(begins(name, "backhop-") || equal(name, bh_str("x-delay")) || equal(name, bh_str("BCC")));
         CHECK(!bh_plan_keeps_header(plan, name));
@@ -527,7 +527,7 @@ static int64_t pause_of(const bh_topology *t, int64_t retry_after_ms)
 static void check_delay(const bh_plan *plan, const bh_policy *policy, const bh_topology *t, bh_outcome outcome,
                         int64_t retry_after_ms)
 {
-    int64_t delay = bh_plan_delay_ms(plan), allowed = limits_of(policy).max_retry_after_ms;
+    int64_t delay = planned_of(plan).delay_ms, allowed = limits_of(policy).max_retry_after_ms;
     int64_t floor = retry_after_ms < allowed ? retry_after_ms : allowed;
     int64_t limit = limits_of(policy).max_ms;
     bh_action action = bh_plan_action(plan);
@@ -542,14 +542,14 @@ static void check_delay(const bh_plan *plan, const bh_policy *policy, const bh_t
             CHECK(delay <= (floor > limit ? floor : limit));
         }
         CHECK(action == BH_ACTION_DEFER || delay >= floor);
-        CHECK(bh_plan_retry_after_met(plan) == (delay >= retry_after_ms));
+        CHECK(planned_of(plan).retry_after_met == (delay >= retry_after_ms));
     }
     int waits = copy_waits(plan);
     if (waits || action == BH_ACTION_REJECT || action == BH_ACTION_RETURN) {
         CHECK(delay >= 1);
         if (!waits)
             CHECK(delay <= limit);
-        if (bh_plan_retry_after_met(plan))
+        if (planned_of(plan).retry_after_met)
             CHECK(delay >= retry_after_ms);
     } else {
         CHECK(delay == 0);
@@ -564,8 +564,8 @@ static void check_deferral(const bh_plan *plan, const bh_history *h, const bh_po
     int64_t before = past.deferrals, most = limits_of(policy).max_deferrals;
     CHECK(most == 0 || before < most);
     CHECK(bh_plan_action(plan) == BH_ACTION_DEFER || bh_plan_action(plan) == BH_ACTION_PARK);
-    CHECK(bh_plan_attempts(plan) == past.attempts);
-    CHECK(bh_plan_deferrals(plan) == (before < BH_HISTORY_MOST_ATTEMPTS ? before + 1 : before));
+    CHECK(planned_of(plan).attempts == past.attempts);
+    CHECK(planned_of(plan).deferrals == (before < BH_HISTORY_MOST_ATTEMPTS ? before + 1 : before));
 }
 
 static int has_reason(bh_bytes reason, const char *expected)
@@ -576,13 +576,13 @@ static int has_reason(bh_bytes reason, const char *expected)
 static void check_action(const bh_plan *plan, bh_outcome outcome, const bh_history *h, const bh_policy *policy)
 {
     bh_action action = bh_plan_action(plan);
-    bh_bytes reason = checked(bh_plan_reason(plan));
+    bh_bytes reason = checked(planned_of(plan).reason);
     int failed = outcome == BH_OUTCOME_FAILED || outcome == BH_OUTCOME_PERMANENT;
     int64_t most = limits_of(policy).max_attempts, before = bh_history_attempts(h);
     if (outcome == BH_OUTCOME_THROTTLED)
         check_deferral(plan, h, policy);
     else if (outcome == BH_OUTCOME_DEFERRED)
-        CHECK(bh_plan_attempts(plan) == before && (action == BH_ACTION_DEFER || has_reason(reason, "oversized")));
+        CHECK(planned_of(plan).attempts == before && (action == BH_ACTION_DEFER || has_reason(reason, "oversized")));
     else
         CHECK(action != BH_ACTION_DEFER);
     CHECK((outcome == BH_OUTCOME_OK) == (action == BH_ACTION_ACK));
@@ -590,8 +590,8 @@ static void check_action(const bh_plan *plan, bh_outcome outcome, const bh_histo
     if (outcome == BH_OUTCOME_PERMANENT)
         CHECK(action == BH_ACTION_PARK);
     if (failed)
-        CHECK(bh_plan_attempts(plan) == (before < BH_HISTORY_MOST_ATTEMPTS ? before + 1 : before));
-    if (failed && most > 0 && bh_plan_attempts(plan) >= most)
+        CHECK(planned_of(plan).attempts == (before < BH_HISTORY_MOST_ATTEMPTS ? before + 1 : before));
+    if (failed && most > 0 && planned_of(plan).attempts >= most)
         CHECK(action == BH_ACTION_PARK);
     CHECK((action == BH_ACTION_PARK) == (reason.size > 0));
     CHECK(publishes_copy(plan) == (action == BH_ACTION_RETRY || action == BH_ACTION_DEFER || action == BH_ACTION_PARK));
@@ -600,7 +600,7 @@ static void check_action(const bh_plan *plan, bh_outcome outcome, const bh_histo
 /* A delay for lost consumers: not longer than the policy's longest delay, unless the lowest rung is. */
 static void check_crash_wait(const bh_plan *plan, const bh_policy *policy, const bh_topology *t)
 {
-    int64_t delay = bh_plan_delay_ms(plan), wait_ms = 0;
+    int64_t delay = planned_of(plan).delay_ms, wait_ms = 0;
     CHECK(delay >= 1);
     if (view_of(t).settings.strategy == BH_STRATEGY_LADDER)
         CHECK(declares_exchange(t, copy_of(plan).exchange, &wait_ms) && wait_ms == delay);
@@ -630,12 +630,12 @@ static void check_guard(bh_plan *plan, const bh_delivery *d, const bh_history *h
     int waits = bh_plan_action(plan) == BH_ACTION_RETRY;
     if (!waits)
         CHECK(bh_plan_action(plan) == (is_lost ? BH_ACTION_PARK : BH_ACTION_NONE));
-    CHECK(equal(checked(bh_plan_reason(plan)), bh_str(is_lost && !waits ? "poison" : "")));
-    CHECK(bh_plan_attempts(plan) == attempts);
+    CHECK(equal(checked(planned_of(plan).reason), bh_str(is_lost && !waits ? "poison" : "")));
+    CHECK(planned_of(plan).attempts == attempts);
     if (waits)
         check_crash_wait(plan, policy, t);
     else
-        CHECK(bh_plan_delay_ms(plan) == 0);
+        CHECK(planned_of(plan).delay_ms == 0);
     CHECK(publishes_copy(plan) == is_lost);
     if (is_lost)
         check_copy(plan, d, h, t, m, bh_str(error), frame_max);
@@ -654,8 +654,9 @@ static void check_adopt(bh_plan *plan, const bh_delivery *d, const bh_history *h
     int waits = bh_plan_action(plan) == BH_ACTION_RETRY;
     int64_t attempts = bh_history_attempts(h);
     CHECK(waits || bh_plan_action(plan) == BH_ACTION_PARK);
-    CHECK(bh_plan_attempts(plan) >= 1 && bh_plan_attempts(plan) >= attempts && bh_plan_attempts(plan) <= attempts + 1);
-    CHECK((bh_plan_delay_ms(plan) > 0) == waits);
+    CHECK(planned_of(plan).attempts >= 1 && planned_of(plan).attempts >= attempts &&
+          planned_of(plan).attempts <= attempts + 1);
+    CHECK((planned_of(plan).delay_ms > 0) == waits);
     CHECK(waits ? !begins(checked(copy_of(plan).routing_key), "backhop:")
                 : equal(checked(copy_of(plan).routing_key), view_of(t).parked_queue));
 }
@@ -787,7 +788,7 @@ static void check_relay(bh__relay *relay, bh_delivery *delivery, bh_history *his
         CHECK(exchange.size == 0 && is_there && begins(key, queue.data) && key.size == queue.size + 7);
         CHECK(equal((bh_bytes){key.data + queue.size, 7}, bh_str(".parked")));
     }
-    for (size_t i = 0; i < bh_plan_header_count(plan); i++) {
+    for (size_t i = 0; i < planned_of(plan).header_count; i++) {
         bh_bytes text = plan_header(plan, i).string;
         if (equal(plan_header(plan, i).name, bh_str("BCC")))
             CHECK(begins(text, "backhop:") && equal((bh_bytes){text.data + 8, text.size - 8}, queue));

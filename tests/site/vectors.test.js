@@ -52,6 +52,7 @@ const SETTINGS = {
 }
 
 const VIEW = { settings: 48, size: 88 } // of bh_topology_view
+const PLANNED_SIZE = 48 // of bh_planned
 
 function policy (given = {}) {
   const self = core.made('bh_policy')
@@ -358,7 +359,8 @@ function decide (plan, each, of, on, past, by) {
 
 /** The headers of a plan: name, type, and the value, or the name of the header that is copied. */
 function headersOf (plan) {
-  return Array.from({ length: c.bh_plan_header_count(plan) }, (_, i) => {
+  const count = core.pointer(core.filled('bh_plan_read', PLANNED_SIZE, plan) + 44)
+  return Array.from({ length: count }, (_, i) => {
     const at = core.filled('bh_plan_header', 40, plan, i)
     const [name, type, source] = [core.bytesAt(at), core.number(at + 8), core.bytesAt(at + 32)]
     if (source.length) return [key(name), 'copy_of', key(source)]
@@ -419,23 +421,24 @@ cases('plan', PLAN_KEYS, each => {
   assert.equal(core.textOf('bh_status_name', code).toString(), status(each))
   if (code !== 0) return
   const copy = core.filled('bh_plan_copy', 48, plan)
+  const planned = core.filled('bh_plan_read', PLANNED_SIZE, plan)
   notation.compare(each.expect, {
     ...names({
-      action: () => ACTIONS[c.bh_plan_action(plan)],
+      action: () => ACTIONS[core.number(planned)],
       counts_as: () => OUTCOMES[c.bh_plan_outcome(past, by, on, indexIn(OUTCOMES, each.outcome ?? 'failed'))]
     }),
     ...numbers({
-      attempts: () => c.bh_plan_attempts(plan),
-      deferrals: () => c.bh_plan_deferrals(plan),
-      delay_ms: () => c.bh_plan_delay_ms(plan)
+      attempts: () => core.integer(planned + 8),
+      deferrals: () => core.integer(planned + 16),
+      delay_ms: () => core.integer(planned + 24)
     }),
     ...flags({
-      retry_after_met: () => c.bh_plan_retry_after_met(plan),
+      retry_after_met: () => core.number(planned + 32),
       mandatory: () => core.number(copy + 40),
       on_demand: () => core.number(copy + 44)
     }),
     ...texts({
-      reason: () => core.textOf('bh_plan_reason', plan),
+      reason: () => core.bytesAt(planned + 36),
       id: () => core.bytesAt(copy),
       exchange: () => core.bytesAt(copy + 8),
       routing_key: () => core.bytesAt(copy + 16)

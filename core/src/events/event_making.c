@@ -146,20 +146,21 @@ bh_status bh_event_set_plan(bh_event *self, const bh_plan *plan)
 {
     if (!self || !plan)
         return BH_ERR_ARGUMENT;
+    bh_planned planned;
+    bh_plan_read(plan, &planned);
     const struct {
         bh_field field;
         bh_bytes value;
-    } strings[] = {{BH_FIELD_ID, bh__plan_id(plan)},
-                   {BH_FIELD_REASON, bh_plan_reason(plan)},
-                   {BH_FIELD_ERROR, bh__plan_error(plan)}};
+    } strings[] = {
+        {BH_FIELD_ID, bh__plan_id(plan)}, {BH_FIELD_REASON, planned.reason}, {BH_FIELD_ERROR, bh__plan_error(plan)}};
     for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++)
         if (strings[i].value.size && bh_event_set_string(self, strings[i].field, strings[i].value) != BH_OK)
             return BH_ERR_NO_MEMORY;
-    bh_event_set_int(self, BH_FIELD_ATTEMPTS, bh_plan_attempts(plan));
-    if (bh_plan_deferrals(plan) > 0)
-        bh_event_set_int(self, BH_FIELD_DEFERRALS, bh_plan_deferrals(plan));
-    if (bh_plan_delay_ms(plan) > 0)
-        bh_event_set_int(self, BH_FIELD_DELAY, bh_plan_delay_ms(plan));
+    bh_event_set_int(self, BH_FIELD_ATTEMPTS, planned.attempts);
+    if (planned.deferrals > 0)
+        bh_event_set_int(self, BH_FIELD_DEFERRALS, planned.deferrals);
+    if (planned.delay_ms > 0)
+        bh_event_set_int(self, BH_FIELD_DELAY, planned.delay_ms);
     return BH_OK;
 }
 

@@ -83,7 +83,7 @@ typedef struct bh_past {
     int64_t acquired_count;   /* x-acquired-count of a quorum queue (RabbitMQ 4.3); 0 if missing */
     size_t death_count;       /* records of x-death, for bh_history_death */
     bh_bytes last_error;      /* text of the last error */
-    bh_bytes parked;          /* why the message was parked: the reason of bh_plan_reason; "" if it was not */
+    bh_bytes parked;          /* why the message was parked: the reason of bh_planned; "" if it was not */
     bh_bytes traceparent;     /* of the last attempt that failed, as bh_plan_set_traceparent set it */
 } bh_past;
 

@@ -69,6 +69,24 @@ typedef struct bh_header {
     bh_bytes source;
 } bh_header;
 
+/* The decision of a plan. The text is valid until the plan is made again. */
+typedef struct bh_planned {
+    bh_action action;
+    int64_t attempts;  /* failed attempts, this attempt included if it failed; at most BH_HISTORY_MOST_ATTEMPTS */
+    int64_t deferrals; /* waits that were no attempts, this one included; at most BH_HISTORY_MOST_ATTEMPTS */
+    int64_t delay_ms;  /* how long the message waits; 0 if it does not wait */
+    /* 0 if the delay is shorter than retry_after_ms: with reject and native, or beyond max_retry_after_ms; else 1 */
+    int retry_after_met;
+    /*
+     * Why the message is parked: "exhausted", "permanent", "too-old", "oversized" or "poison". "" for other actions.
+     *
+     * "oversized": the headers exceed the delivery's limits, or leave no room in the frame for a retry's headers.
+     * "poison": bh_plan_guard parked it.
+     */
+    bh_bytes reason;
+    size_t header_count; /* headers that the plan adds, for bh_plan_header */
+} bh_planned;
+
 typedef struct bh_plan bh_plan;
 
 /*
@@ -163,23 +181,10 @@ BH_API bh_status bh_plan_guard(bh_plan *self, const bh_delivery *delivery, const
 BH_API bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
                                 const bh_topology *topology, bh_bytes random);
 
-/* Returns the action. */
+/* Returns the action, as bh_plan_read does. */
 BH_API bh_action bh_plan_action(const bh_plan *self);
-/* Returns the number of failed attempts, this attempt included if it failed; at most BH_HISTORY_MOST_ATTEMPTS. */
-BH_API int64_t bh_plan_attempts(const bh_plan *self);
-/* Returns how often the message was deferred, this time included; at most BH_HISTORY_MOST_ATTEMPTS. */
-BH_API int64_t bh_plan_deferrals(const bh_plan *self);
-/* Returns how long the message waits, in ms; 0 if it does not wait. */
-BH_API int64_t bh_plan_delay_ms(const bh_plan *self);
-/* Returns 0 if the delay is shorter than retry_after_ms: with reject and native, or beyond max_retry_after_ms. */
-BH_API int bh_plan_retry_after_met(const bh_plan *self);
-/*
- * Returns why the message is parked: "exhausted", "permanent", "too-old", "oversized" or "poison". "" for other actions.
- *
- * "oversized": the headers exceed the delivery's limits, or leave no room in the frame for a retry's headers. "poison":
- * bh_plan_guard parked it.
- */
-BH_API bh_bytes bh_plan_reason(const bh_plan *self);
+/* Reads what the plan decided into *out: see bh_planned. If `self` is NULL, as of a plan without a decision. */
+BH_API void bh_plan_read(const bh_plan *self, bh_planned *out);
 
 /*
  * Reads the destination of the copy into *out.
@@ -191,12 +196,10 @@ BH_API bh_status bh_plan_copy(const bh_plan *self, bh_copy *out);
 BH_API int bh_plan_keeps_property(const bh_plan *self, bh_property property);
 /* Returns 1 if the copy keeps the original's header of this name. */
 BH_API int bh_plan_keeps_header(const bh_plan *self, bh_bytes name);
-/* Returns the number of headers that the plan adds. */
-BH_API size_t bh_plan_header_count(const bh_plan *self);
 /*
  * Reads a header that the plan adds into *out.
  *
- * Errors: BH_ERR_ARGUMENT if index is not below bh_plan_header_count; *out is then empty.
+ * Errors: BH_ERR_ARGUMENT if index is not below header_count of bh_planned; *out is then empty.
  */
 BH_API bh_status bh_plan_header(const bh_plan *self, size_t index, bh_header *out);
 

@@ -66,25 +66,27 @@ static bh_status write_properties(bh__context *self, const bh_message *message, 
 static bh__copy *make_copy(const bh__context *self, bh_bytes properties)
 {
     const bh_plan *plan = self->work.plan;
-    bh_copy planned;
-    bh_plan_copy(plan, &planned);
-    bh_bytes exchange = planned.exchange, routing_key = planned.routing_key;
-    bh_bytes reason = bh_plan_reason(plan), id = bh__content_string(properties, "backhop-id");
+    bh_planned planned;
+    bh_copy to;
+    bh_plan_read(plan, &planned);
+    bh_plan_copy(plan, &to);
+    bh_bytes exchange = to.exchange, routing_key = to.routing_key;
+    bh_bytes reason = planned.reason, id = bh__content_string(properties, "backhop-id");
     bh_bytes queue = bh__relay_queue(self->settings->relay);
     if (id.size == 0)
         id = bh_history_event_id(self->work.history);
-    int has_error = bh__is_observed(self, bh_event_of_copy(bh_plan_action(plan)));
+    int has_error = bh__is_observed(self, bh_event_of_copy(planned.action));
     bh_bytes error = has_error ? bh__plan_error(plan) : bh_str("");
     bh__copy *copy = malloc(sizeof *copy + exchange.size + routing_key.size + properties.size + reason.size + id.size +
                             queue.size + error.size + KEPT);
     if (!copy)
         return NULL;
     char *at = copy->data;
-    *copy = (bh__copy){.action = bh_plan_action(plan),
-                       .mandatory = planned.mandatory,
-                       .attempts = bh_plan_attempts(plan),
-                       .deferrals = bh_plan_deferrals(plan),
-                       .delay_ms = bh_plan_delay_ms(plan)};
+    *copy = (bh__copy){.action = planned.action,
+                       .mandatory = to.mandatory,
+                       .attempts = planned.attempts,
+                       .deferrals = planned.deferrals,
+                       .delay_ms = planned.delay_ms};
     copy->exchange = bh__keep(&at, exchange);
     copy->routing_key = bh__keep(&at, routing_key);
     copy->properties = bh__keep(&at, properties);
