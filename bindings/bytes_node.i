@@ -255,8 +255,7 @@ struct room {
 %extend bh_delivery {
     bh_status begin(bh_bytes exchange, bh_bytes routing_key) {
         bh_delivery_clear($self);
-        bh_status status = bh_delivery_set_exchange($self, exchange);
-        return status == BH_OK ? bh_delivery_set_routing_key($self, routing_key) : status;
+        return bh_delivery_set_address($self, exchange, routing_key);
     }
 }
 

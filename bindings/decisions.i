@@ -52,13 +52,26 @@ static bh_value bh_value_of(bh_type type, bh_bytes name)
     value.name = name;
     return value;
 }
+
+static bh_delivery_view bh_delivery_seen(const bh_delivery *delivery)
+{
+    bh_delivery_view view;
+    bh_delivery_read(delivery, &view);
+    return view;
+}
+
+static bh_past bh_history_seen(const bh_history *history)
+{
+    bh_past past;
+    bh_history_past(history, &past);
+    return past;
+}
 %}
 
 %object(Delivery, bh_delivery)
 %extend bh_delivery {
     void clear();
-    bh_status set_exchange(bh_bytes exchange);
-    bh_status set_routing_key(bh_bytes routing_key);
+    bh_status set_address(bh_bytes exchange, bh_bytes routing_key);
     bh_status set_property(bh_property property, bh_bytes value);
     bh_status set_number(bh_property property, int64_t value);
     /* bh_delivery_push, by the fields that a type has. */
@@ -97,15 +110,16 @@ static bh_value bh_value_of(bh_type type, bh_bytes name)
     }
     bh_status end();
 
-    bh_bytes exchange();
-    bh_bytes routing_key();
+    /* The fields of bh_delivery_view, one by one: a tuple of all costs more. */
+    bh_bytes exchange() { return bh_delivery_seen($self).exchange; }
+    bh_bytes routing_key() { return bh_delivery_seen($self).routing_key; }
+    size_t value_count() { return bh_delivery_seen($self).value_count; }
+    int is_truncated() { return bh_delivery_seen($self).is_truncated; }
     int has_property(bh_property property);
     bh_bytes property(bh_property property);
     int64_t number(bh_property property);
     void header(bh_bytes name, bh_value *out);
-    size_t value_count();
     void value(size_t index, bh_value *out);
-    int is_truncated();
     int64_t header_bytes();
 }
 bh_status bh_delivery_new(bh_delivery **out);
@@ -134,18 +148,19 @@ typedef enum bh_source {
     bh_status add_wait_queue(bh_bytes queue);
     bh_status read(const bh_delivery *delivery, const bh_topology *topology);
 
-    int64_t attempts();
+    /* Fields of bh_past, one by one: a tuple of all costs more. */
+    int64_t attempts() { return bh_history_seen($self).attempts; }
+    bh_bytes id() { return bh_history_seen($self).id; }
+    bh_bytes event_id() { return bh_history_seen($self).event_id; }
+    bh_bytes exchange() { return bh_history_seen($self).exchange; }
+    bh_bytes routing_key() { return bh_history_seen($self).routing_key; }
     int64_t lateness_ms(int redelivered, int64_t now_ms);
-    bh_bytes id();
     bh_status assign_id(bh_bytes random);
-    bh_bytes event_id();
-    bh_bytes exchange();
-    bh_bytes routing_key();
     void past(bh_past *out);
 
     void death(size_t index, bh_death *out);
-    void first_death(bh_death *out);
-    void last_death(bh_death *out);
+    void first_death(bh_death *out) { bh_history_death($self, BH_DEATH_FIRST, out); }
+    void last_death(bh_death *out) { bh_history_death($self, BH_DEATH_LAST, out); }
 
     bh_bytes problem(size_t index);
     bh_bytes explanation();

@@ -35,6 +35,13 @@ static inline bh_value value_at(const bh_delivery *delivery, size_t index)
     return value;
 }
 
+static inline bh_delivery_view delivery_view_of(const bh_delivery *delivery)
+{
+    bh_delivery_view view;
+    bh_delivery_read(delivery, &view);
+    return view;
+}
+
 static inline bh_past past_of(const bh_history *history)
 {
     bh_past past;

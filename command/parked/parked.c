@@ -6,6 +6,7 @@
 #include "setup/declare.h"
 #include "worker/wire/content.h"
 #include "topology/internal.h"
+#include "history/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -220,7 +221,7 @@ void parked_show_progress(parked *self, const snapshot *shot, int is_last)
 
 const char *parked_id(const parked *self, char out[256])
 {
-    bh_bytes id = bh_history_id(self->history);
+    bh_bytes id = bh__history_id(self->history);
     snprintf(out, 256, "%.*s", (int)(id.size < 255 ? id.size : 255), id.data);
     return out;
 }

@@ -9,6 +9,7 @@
 
 #include "common/command.h"
 #include "topology/internal.h"
+#include "history/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -61,7 +62,7 @@ static void remember(void *data, uint64_t mark)
 static int is_again(const replay *self)
 {
     int64_t replays = replay_past(self).replays;
-    return replays > 0 && marks_have(&self->sent, mark_of(bh_history_id(self->on.history), replays));
+    return replays > 0 && marks_have(&self->sent, mark_of(bh__history_id(self->on.history), replays));
 }
 
 /* ------------------------------------------------------------------------------------------------------------ copies */

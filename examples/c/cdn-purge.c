@@ -275,9 +275,12 @@ static int consumer_start(struct consumer *self, const char *url)
 /* Compares a delivery with the published event. Backhop only adds headers. */
 static int is_as_published(const struct consumer *self, const bh_message *taken, const struct event *event)
 {
+    bh_delivery_view seen;
+    bh_past past;
+    bh_delivery_read(self->delivery, &seen);
+    bh_history_past(self->history, &past);
     return strcmp(bh_message_body(taken).data, event->path) == 0 &&
-           strcmp(bh_delivery_routing_key(self->delivery).data, event->routing_key) == 0 &&
-           strcmp(bh_history_exchange(self->history).data, ARTICLES) == 0 &&
+           strcmp(seen.routing_key.data, event->routing_key) == 0 && strcmp(past.exchange.data, ARTICLES) == 0 &&
            strcmp(bh_delivery_property(self->delivery, BH_PROPERTY_CONTENT_TYPE).data, "text/plain") == 0;
 }
 

@@ -120,8 +120,7 @@ static void fill(decision *self)
 {
     bh_delivery *d = self->delivery;
     bh_delivery_clear(d);
-    TRY(self, BH_OK, bh_delivery_set_exchange(d, bh_str("cdn")));
-    TRY(self, BH_OK, bh_delivery_set_routing_key(d, bh_str("purge.images")));
+    TRY(self, BH_OK, bh_delivery_set_address(d, bh_str("cdn"), bh_str("purge.images")));
     for (int property = 0; property < BH_PROPERTY_LAST; property++) {
         int is_number = property == BH_PROPERTY_DELIVERY_MODE || property == BH_PROPERTY_PRIORITY ||
                         property == BH_PROPERTY_TIMESTAMP;
@@ -336,7 +335,7 @@ START_TEST(test_each_allocation_of_a_copy_may_fail_once)
         failed = allocations_failed();
         allocations_start(-1);
         bh_status read_status = bh_history_read(to.history, to.delivery, NULL);
-        int64_t attempts = bh_history_attempts(to.history);
+        int64_t attempts = past_of(to.history).attempts;
         int policy_is_made = policy != NULL, topology_is_made = topology != NULL;
         bh_policy_free(policy);
         bh_topology_free(topology);
@@ -410,7 +409,7 @@ static int64_t attempts_of(decision *self, const char *header)
     bh_delivery_clear(self->delivery);
     TRY(self, BH_OK, push_int(self->delivery, header, 3));
     TRY(self, BH_OK, bh_history_read(self->history, self->delivery, NULL));
-    return bh_history_attempts(self->history);
+    return past_of(self->history).attempts;
 }
 
 START_TEST(test_copied_settings_replace_those_before)
@@ -686,8 +685,7 @@ static bh__relay *relay, *relay_copy;
 static void fill_dead_letter(decision *self, const char *queue)
 {
     bh_delivery_clear(self->delivery);
-    TRY(self, BH_OK, bh_delivery_set_exchange(self->delivery, bh_str("backhop.rejected")));
-    TRY(self, BH_OK, bh_delivery_set_routing_key(self->delivery, bh_str("order.created")));
+    TRY(self, BH_OK, bh_delivery_set_address(self->delivery, bh_str("backhop.rejected"), bh_str("order.created")));
     TRY(self, BH_OK, push_open(self->delivery, BH_TYPE_ARRAY, "x-death"));
     TRY(self, BH_OK, push_open(self->delivery, BH_TYPE_TABLE, ""));
     TRY(self, BH_OK, push_text(self->delivery, "queue", queue));

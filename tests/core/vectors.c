@@ -628,9 +628,7 @@ bh_status vector_fill_delivery(const vector *v, const json_t *json, bh_delivery 
         if (json_object_get(json, "routing_key"))
             routing_key = vector_bytes(v, "routing_key", json_object_get(json, "routing_key"));
     }
-    bh_status status = bh_delivery_set_exchange(delivery, exchange);
-    if (!status)
-        status = bh_delivery_set_routing_key(delivery, routing_key);
+    bh_status status = bh_delivery_set_address(delivery, exchange, routing_key);
     json_t *properties = json_object_get(json, "properties");
     for (void *i = json_object_iter(properties); !status && i; i = json_object_iter_next(properties, i)) {
         json_t *name = json_string(json_object_iter_key(i));

@@ -103,7 +103,7 @@ static void check_copy_of_delivery(size_t size)
     static property_list copy;
     for (int hidden = 0; hidden <= (BH_HIDDEN_WIDTHS | BH_HIDDEN_BYTES); hidden++) {
         bh_bytes bytes = bh_plan_copy_properties(with.plan, with.delivery, hidden);
-        CHECK((bytes.size == 0) == bh_delivery_is_truncated(with.delivery));
+        CHECK((bytes.size == 0) == delivery_view_of(with.delivery).is_truncated);
         if (bytes.size == 0)
             return;
         CHECK(hidden & BH_HIDDEN_WIDTHS ? bytes.size <= size : bytes.size == size);
@@ -128,11 +128,11 @@ static void check_copy(const property_list *original, bh_bytes wire, const bh_to
     CHECK(bh_history_read(with.history_of_copy, with.delivery_of_copy, topology) == BH_OK);
     if (bh_plan_action(with.plan) == BH_ACTION_REPLAY)
         return; /* which begins anew */
-    CHECK(bh_history_attempts(with.history_of_copy) == planned_of(with.plan).attempts);
-    CHECK(same(bh_history_exchange(with.history_of_copy), bh_history_exchange(with.history)));
-    CHECK(same(bh_history_routing_key(with.history_of_copy), bh_history_routing_key(with.history)));
-    if (bh_history_id(with.history).size)
-        CHECK(same(bh_history_id(with.history_of_copy), bh_history_id(with.history)));
+    CHECK(past_of(with.history_of_copy).attempts == planned_of(with.plan).attempts);
+    CHECK(same(past_of(with.history_of_copy).exchange, past_of(with.history).exchange));
+    CHECK(same(past_of(with.history_of_copy).routing_key, past_of(with.history).routing_key));
+    if (past_of(with.history).id.size)
+        CHECK(same(past_of(with.history_of_copy).id, past_of(with.history).id));
 }
 
 static void check_decisions(const uint8_t *choices, const property_list *original, bh_bytes wire)

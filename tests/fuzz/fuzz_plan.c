@@ -271,7 +271,7 @@ static int is_number(bh_property property)
 /* Every table and array ends within its container, and a reader that skips it goes on at its end. */
 static void check_values(const bh_delivery *d)
 {
-    size_t count = bh_delivery_value_count(d), ends[BH_DELIVERY_MAX_DEPTH + 1] = {count}, depth = 0;
+    size_t count = delivery_view_of(d).value_count, ends[BH_DELIVERY_MAX_DEPTH + 1] = {count}, depth = 0;
     for (size_t i = 0; i < count; i++) {
         while (i == ends[depth])
             depth--;
@@ -291,8 +291,8 @@ static void push_message(input *in, bh_delivery *d, message *m)
 {
     memset(m, 0, sizeof *m);
     bh_delivery_clear(d);
-    CHECK(bh_delivery_set_exchange(d, take_name(in)) == BH_OK);
-    CHECK(bh_delivery_set_routing_key(d, take_name(in)) == BH_OK);
+    bh_bytes exchange = take_name(in), routing_key = take_name(in);
+    CHECK(bh_delivery_set_address(d, exchange, routing_key) == BH_OK);
     m->bytes = 2;
     unsigned present = take(in, 256) | take(in, 256) << 8;
     for (int i = 0; i < BH_PROPERTY_LAST; i++) {
@@ -372,21 +372,21 @@ static void check_death(const bh_death *death)
 
 static void check_history(const bh_history *h)
 {
-    CHECK(bh_history_attempts(h) >= 0 && bh_history_attempts(h) <= BH_HISTORY_MOST_ATTEMPTS);
+    CHECK(past_of(h).attempts >= 0 && past_of(h).attempts <= BH_HISTORY_MOST_ATTEMPTS);
     CHECK(past_of(h).first_failure_ms >= -1);
     CHECK(past_of(h).last_delay_ms >= -1 && past_of(h).last_delay_ms <= BH_POLICY_LONGEST_MS);
     CHECK(checked(past_of(h).last_error).size <= BH_HISTORY_MOST_ERROR_BYTES);
-    CHECK(checked(bh_history_id(h)).size <= 255);
-    CHECK(checked(bh_history_exchange(h)).size <= 255);
-    CHECK(checked(bh_history_routing_key(h)).size <= 255);
+    CHECK(checked(past_of(h).id).size <= 255);
+    CHECK(checked(past_of(h).exchange).size <= 255);
+    CHECK(checked(past_of(h).routing_key).size <= 255);
     checked(past_of(h).parked);
     CHECK(past_of(h).delivery_count >= 0 && past_of(h).acquired_count >= 0);
     CHECK(past_of(h).crashes >= 0 && past_of(h).crashes <= past_of(h).delivery_count + BH_HISTORY_MOST_ATTEMPTS);
     CHECK(past_of(h).replays >= 0 && past_of(h).replays <= BH_HISTORY_MOST_ATTEMPTS);
     bh_death death;
-    CHECK(bh_history_first_death(h, &death) == BH_OK);
+    CHECK(bh_history_death(h, BH_DEATH_FIRST, &death) == BH_OK);
     check_death(&death);
-    CHECK(bh_history_last_death(h, &death) == BH_OK);
+    CHECK(bh_history_death(h, BH_DEATH_LAST, &death) == BH_OK);
     check_death(&death);
     for (size_t i = 0; i <= past_of(h).death_count; i++) { /* beyond the last record the strings are empty */
         CHECK((bh_history_death(h, i, &death) == BH_OK) == (i < past_of(h).death_count));
@@ -425,7 +425,7 @@ static void check_destination(const bh_plan *plan, const bh_delivery *d, const b
     } else if (strategy == BH_STRATEGY_NATIVE) {
         CHECK(action == BH_ACTION_REPLAY && exchange.size == 0 && equal(key, view_of(t).queue));
     } else {
-        bh_bytes kept_key = action == BH_ACTION_REPLAY ? original_key : bh_delivery_routing_key(d);
+        bh_bytes kept_key = action == BH_ACTION_REPLAY ? original_key : delivery_view_of(d).routing_key;
         CHECK(declares_exchange(t, exchange, &wait_ms));
         if (wait_ms)
             CHECK(copy_waits(plan) && wait_ms == planned_of(plan).delay_ms);
@@ -498,7 +498,7 @@ static void check_copy(const bh_plan *plan, const bh_delivery *d, const bh_histo
 {
     static const char *const never_kept[] = {"x-death", "x-delivery-count",    "x-acquired-count",   "x-delay", "CC",
                                              "BCC",     "x-first-death-queue", "x-last-death-reason"};
-    check_destination(plan, d, t, bh_history_routing_key(h));
+    check_destination(plan, d, t, past_of(h).routing_key);
     for (size_t i = 0; i < sizeof never_kept / sizeof *never_kept; i++)
         CHECK(!bh_plan_keeps_header(plan, bh_str(never_kept[i])));
     CHECK(!bh_plan_keeps_property(plan, BH_PROPERTY_EXPIRATION) && !bh_plan_keeps_property(plan, BH_PROPERTY_USER_ID));
@@ -578,7 +578,7 @@ static void check_action(const bh_plan *plan, bh_outcome outcome, const bh_histo
     bh_action action = bh_plan_action(plan);
     bh_bytes reason = checked(planned_of(plan).reason);
     int failed = outcome == BH_OUTCOME_FAILED || outcome == BH_OUTCOME_PERMANENT;
-    int64_t most = limits_of(policy).max_attempts, before = bh_history_attempts(h);
+    int64_t most = limits_of(policy).max_attempts, before = past_of(h).attempts;
     if (outcome == BH_OUTCOME_THROTTLED)
         check_deferral(plan, h, policy);
     else if (outcome == BH_OUTCOME_DEFERRED)
@@ -614,7 +614,7 @@ static void check_guard(bh_plan *plan, const bh_delivery *d, const bh_history *h
 {
     char times[40] = "";
     char error[160];
-    int64_t attempts = bh_history_attempts(h), most = limits_of(policy).max_attempts;
+    int64_t attempts = past_of(h).attempts, most = limits_of(policy).max_attempts;
     int64_t crashes = past_of(h).crashes, most_crashes = limits_of(policy).max_crashes;
     int is_lost = most_crashes > 0 && crashes >= most_crashes && past_of(h).delivery_count > 0;
     if (view_of(t).settings.strategy == BH_STRATEGY_NATIVE)
@@ -652,7 +652,7 @@ static void check_adopt(bh_plan *plan, const bh_delivery *d, const bh_history *h
     if (status != BH_OK)
         return;
     int waits = bh_plan_action(plan) == BH_ACTION_RETRY;
-    int64_t attempts = bh_history_attempts(h);
+    int64_t attempts = past_of(h).attempts;
     CHECK(waits || bh_plan_action(plan) == BH_ACTION_PARK);
     CHECK(planned_of(plan).attempts >= 1 && planned_of(plan).attempts >= attempts &&
           planned_of(plan).attempts <= attempts + 1);
@@ -697,7 +697,8 @@ static bh_bytes error_of_replay(const bh_delivery *delivery, const bh_history *h
     bh_past past;
     bh_bytes exchange = bh__topology_return_exchange(topology);
     bh_history_past(history, &past);
-    int is_stranded = exchange.size > 0 && equal(bh_delivery_exchange(delivery), exchange) && past.parked.size == 0;
+    int is_stranded =
+        exchange.size > 0 && equal(delivery_view_of(delivery).exchange, exchange) && past.parked.size == 0;
     return is_stranded ? past.last_error : bh_str("");
 }
 

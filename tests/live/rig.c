@@ -1,4 +1,5 @@
 #include "rig.h"
+#include "../reading.h"
 
 #include <backhop/adapter/delivery.h>
 #include <backhop/adapter/history.h>
@@ -367,8 +368,8 @@ bh_event_kind rig_await_end(rig *self)
 
 void rig_await_settled(rig *self)
 {
-    await(self, 1U << BH_EVENT_RETRIED | 1U << BH_EVENT_PARKED, bh_history_id(self->history), "retried or parked");
-    ck_assert_int_eq(bh_event_int(self->event, BH_FIELD_ATTEMPTS), bh_history_attempts(self->history) + 1);
+    await(self, 1U << BH_EVENT_RETRIED | 1U << BH_EVENT_PARKED, past_of(self->history).id, "retried or parked");
+    ck_assert_int_eq(bh_event_int(self->event, BH_FIELD_ATTEMPTS), past_of(self->history).attempts + 1);
 }
 
 void rig_fail(rig *self, const char *error)
@@ -464,13 +465,13 @@ void expect_attempt_at(const rig *r, int64_t attempt, const char *file, int line
     int64_t got = bh_worker_attempt(r->worker, r->message);
     ck_assert_msg(got == attempt, "%s:%d: attempt %lld instead of %lld", file, line, (long long)got,
                   (long long)attempt);
-    ck_assert_int_eq(bh_history_attempts(r->history), attempt - 1);
+    ck_assert_int_eq(past_of(r->history).attempts, attempt - 1);
 }
 
 void expect_origin_at(const rig *r, const char *exchange, const char *routing_key, const char *file, int line)
 {
-    expect_text_at(bh_history_exchange(r->history), exchange, file, line);
-    expect_text_at(bh_history_routing_key(r->history), routing_key, file, line);
+    expect_text_at(past_of(r->history).exchange, exchange, file, line);
+    expect_text_at(past_of(r->history).routing_key, routing_key, file, line);
 }
 
 void expect_waited(int64_t start, int64_t delay)

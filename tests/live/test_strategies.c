@@ -80,7 +80,7 @@ START_TEST(messages_of_several_routing_keys_go_round_until_they_succeed)
             expect_waited(failed_at[i], delay_after(delays, failures[i]));
         expect_attempt(r, failures[i] + 1);
         expect_origin(r, r->exchange, keys[i]);
-        expect_bytes(bh_delivery_routing_key(r->delivery), keys[i]);
+        expect_bytes(delivery_view_of(r->delivery).routing_key, keys[i]);
         expect_bytes(header_of(r->delivery, bh_str("tenant")).string, ids[i]);
         expect_bytes(bh_delivery_property(r->delivery, BH_PROPERTY_MESSAGE_ID), ids[i]);
         if (failures[i] == MOST_FAILURES) {

@@ -148,8 +148,8 @@ function push (delivery, name, { '!': type, value }) {
 function delivery (given = {}) {
   only(given, 'exchange routing_key properties headers')
   const self = core.made('bh_delivery')
-  core.check(c.bh_delivery_set_exchange(self, core.write(raw(given.exchange ?? 'events'))))
-  core.check(c.bh_delivery_set_routing_key(self, core.write(raw(given.routing_key ?? 'order.created'))))
+  const [exchange, routingKey] = [given.exchange ?? 'events', given.routing_key ?? 'order.created']
+  core.check(c.bh_delivery_set_address(self, core.write(raw(exchange)), core.write(raw(routingKey))))
   for (const [name, value] of Object.entries(given.properties ?? {})) {
     const property = indexIn(PROPERTIES, name)
     if (NUMBERS.includes(name)) core.check(c.bh_delivery_set_number(self, property, big(value)))

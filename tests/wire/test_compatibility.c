@@ -64,8 +64,7 @@ static void free_all(void)
 static void publish_original(void)
 {
     bh_delivery_clear(delivery);
-    ck_assert_int_eq(bh_delivery_set_exchange(delivery, bh_str("site")), BH_OK);
-    ck_assert_int_eq(bh_delivery_set_routing_key(delivery, bh_str("page.changed")), BH_OK);
+    ck_assert_int_eq(bh_delivery_set_address(delivery, bh_str("site"), bh_str("page.changed")), BH_OK);
     ck_assert_int_eq(bh_delivery_set_property(delivery, BH_PROPERTY_CONTENT_TYPE, bh_str("text/plain")), BH_OK);
     ck_assert_int_eq(bh_delivery_set_number(delivery, BH_PROPERTY_PRIORITY, 7), BH_OK);
     ck_assert_int_eq(bh_delivery_set_property(delivery, BH_PROPERTY_EXPIRATION, bh_str("60000")), BH_OK);
@@ -123,7 +122,7 @@ static const char *text_of(bh_bytes bytes, char *to, size_t size)
 static void print_line(char *to, const char *name, bh_bytes properties)
 {
     char error[64], reason[32];
-    int used = snprintf(to, MOST_LINE, "%s %" PRId64 " %s %" PRId64 " %s ", name, bh_history_attempts(history),
+    int used = snprintf(to, MOST_LINE, "%s %" PRId64 " %s %" PRId64 " %s ", name, past_of(history).attempts,
                         text_of(past_of(history).last_error, error, sizeof error), past_of(history).first_failure_ms,
                         text_of(past_of(history).parked, reason, sizeof reason));
     ck_assert_uint_lt((size_t)used + 2 * properties.size + 2, MOST_LINE);

@@ -128,9 +128,9 @@ bh_status bh_event_set_history(bh_event *self, const bh_history *history, int re
 {
     if (!self || !history)
         return BH_ERR_ARGUMENT;
-    int64_t before = bh_history_attempts(history), recovery_ms = bh__history_recovery_ms(history, now_ms);
+    int64_t before = bh__history_attempts(history), recovery_ms = bh__history_recovery_ms(history, now_ms);
     int64_t late_ms = bh_history_lateness_ms(history, redelivered, now_ms);
-    bh_bytes id = bh_history_event_id(history);
+    bh_bytes id = bh__history_event_id(history);
     if (id.size > 0 && bh_event_set_string(self, BH_FIELD_ID, id) != BH_OK)
         return BH_ERR_NO_MEMORY;
     bh_event_set_int(self, BH_FIELD_ATTEMPT, before + 1);

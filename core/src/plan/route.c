@@ -30,7 +30,7 @@ bh_status bh__plan_park_copy(bh_plan *self, const bh__plan_input *in, const char
         bh__plan_address(self, bh_str(""), bh__topology_parked_queue(in->topology));
     else
         bh__plan_address(self, bh__topology_unroutable_queue(in->topology),
-                         bh__plan_harmless_key(bh_delivery_routing_key(in->delivery)));
+                         bh__plan_harmless_key(bh__delivery_routing_key(in->delivery)));
     self->header_count = 0;
     if (!bh__plan_keeps_fit(self, in->delivery))
         return BH_ERR_FRAME;
@@ -52,7 +52,7 @@ bh_status bh__plan_retry_copy(bh_plan *self, const bh__plan_input *in, const cha
     self->action = self->is_deferred ? BH_ACTION_DEFER : BH_ACTION_RETRY;
     bh__plan_address(
         self, wait,
-        bh__plan_harmless_key(in->origin ? in->origin->routing_key : bh_delivery_routing_key(in->delivery)));
+        bh__plan_harmless_key(in->origin ? in->origin->routing_key : bh__delivery_routing_key(in->delivery)));
     if (strategy == BH_STRATEGY_LADDER) {
         char stripe[16] = "";
         int chosen = bh__random_choice(in->random.data, bh__topology_stripes(in->topology));

@@ -1,6 +1,7 @@
 /* Topology: building and getters. */
 #include "topology/data.h"
 
+#include "delivery/internal.h"
 #include "policy/internal.h"
 
 #include <backhop/adapter/delivery.h>
@@ -117,7 +118,7 @@ static int routes_retries(const bh_topology *self, bh_bytes exchange)
 static int is_federated(const bh_topology *self, const bh_delivery *delivery)
 {
     bh_value header, each;
-    size_t count = bh_delivery_value_count(delivery);
+    size_t count = bh__delivery_value_count(delivery);
     for (size_t i = 0; i < count; i = header.end) {
         bh_delivery_value(delivery, i, &header);
         if (!bh__same(header.name, bh_str("x-received-from")))

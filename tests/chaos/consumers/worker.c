@@ -38,7 +38,7 @@ static bh_outcome handle(bh_worker *worker, bh_message *message, void *data)
     (void)data;
     if (bh_worker_read(worker, message, delivery, history) != BH_OK)
         abort();
-    bh_bytes body = bh_message_body(message), key = bh_history_routing_key(history),
+    bh_bytes body = bh_message_body(message), key = past_of(history).routing_key,
              mark = header_of(delivery, bh_str("x-mark")).string,
              id = bh_delivery_property(delivery, BH_PROPERTY_MESSAGE_ID);
     char text[256] = "";

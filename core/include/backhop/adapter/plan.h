@@ -46,7 +46,7 @@ typedef enum bh_action {
  * and the numbers 0.
  */
 typedef struct bh_copy {
-    bh_bytes id; /* of the header backhop-id: bh_history_event_id, else a random id */
+    bh_bytes id; /* of the header backhop-id: event_id of bh_past, else a random id */
     bh_bytes exchange;
     bh_bytes routing_key;
     bh_bytes expiration; /* the property, in decimal digits; "" for none */
@@ -216,7 +216,7 @@ typedef enum bh_hidden {
  *   delivery  the delivery that was decided on
  *   hidden    bits of bh_hidden: the types that the client hides
  *
- * Returns "" if no copy is published or if headers are missing (bh_delivery_is_truncated). Returns "" if the priority is
+ * Returns "" if no copy is published or if headers are missing (is_truncated of bh_delivery_view). Returns "" if the priority is
  * not 0 to 255, and if there is no memory. Write the copy by the functions above then.
  */
 BH_API bh_bytes bh_plan_copy_properties(bh_plan *self, const bh_delivery *delivery, int hidden);

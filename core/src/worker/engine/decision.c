@@ -1,6 +1,7 @@
 #include "worker/engine/decision.h"
 
 #include "base/memory.h"
+#include "history/internal.h"
 #include "ledger/internal.h"
 #include "plan/internal.h"
 #include "relay/internal.h"
@@ -26,7 +27,7 @@ bh_status bh__read_message(const bh__settings *settings, const bh_message *messa
 bh_bytes bh__id_of(bh__context *self, const bh_message *message)
 {
     return bh__read_message(self->settings, message, self->work.delivery, self->work.history) == BH_OK
-               ? bh_history_event_id(self->work.history)
+               ? bh__history_event_id(self->work.history)
                : bh_str("");
 }
 
@@ -74,7 +75,7 @@ static bh__copy *make_copy(const bh__context *self, bh_bytes properties)
     bh_bytes reason = planned.reason, id = bh__content_string(properties, "backhop-id");
     bh_bytes queue = bh__relay_queue(self->settings->relay);
     if (id.size == 0)
-        id = bh_history_event_id(self->work.history);
+        id = bh__history_event_id(self->work.history);
     int has_error = bh__is_observed(self, bh_event_of_copy(planned.action));
     bh_bytes error = has_error ? bh__plan_error(plan) : bh_str("");
     bh__copy *copy = malloc(sizeof *copy + exchange.size + routing_key.size + properties.size + reason.size + id.size +
