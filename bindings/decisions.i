@@ -266,7 +266,11 @@ typedef enum bh_action {
     bh_status replay(const bh_delivery *delivery, const bh_history *history, const bh_topology *topology,
                      bh_bytes random);
 
-    bh_action action();
+    bh_action action() { /* by itself, as each message is settled by it */
+        bh_planned planned;
+        bh_plan_read($self, &planned);
+        return planned.action;
+    }
     void read(bh_planned *out);
 
     void copy(bh_copy *out);
@@ -283,8 +287,7 @@ bh_outcome bh_plan_outcome(const bh_history *history, const bh_policy *policy, c
 /* --- replay ------------------------------------------------------------------------------------------------------ */
 
 int64_t bh_replay_limit(int64_t behind, int is_shared);
-int bh_replay_skips_message(bh_status status);
-int bh_replay_skips_queue(bh_status status);
+int bh_replay_goes_on(bh_status status, int is_queue);
 int bh_replay_after_look(bh_mode mode, bh_status looked);
 int64_t bh_replay_pause_ms(int64_t foreign);
 bh_bytes bh_replay_unroutable_text(bh_mode mode);

@@ -262,16 +262,25 @@ bh_status bh_subscription_new(bh_subscription **out, const bh_policy *back_off, 
 
 /* --- silence ----------------------------------------------------------------------------------------------------- */
 
+%{
+static bh_silence_view bh_silence_seen(const bh_silence *silence)
+{
+    bh_silence_view view;
+    bh_silence_read(silence, &view);
+    return view;
+}
+%}
 %object(Silence, bh_silence)
 %extend bh_silence {
     void begin(int64_t now_ms);
     bh_event_kind check(int is_blocked, int64_t now_ms);
-    int64_t due_ms();
     bh_event_kind end(bh_status status);
-    int64_t pause_ms();
     void lost();
-    int is_silent();
-    bh_bytes text();
+    /* The fields of bh_silence_view, one by one: a tuple of all costs more. */
+    int64_t due_ms() { return bh_silence_seen($self).due_ms; }
+    int64_t pause_ms() { return bh_silence_seen($self).pause_ms; }
+    int is_silent() { return bh_silence_seen($self).is_silent; }
+    bh_bytes text() { return bh_silence_seen($self).text; }
 }
 bh_status bh_silence_new(bh_silence **out, int64_t timeout_ms);
 

@@ -3,6 +3,7 @@
 #define BACKHOP_TESTS_READING_H
 
 #include <backhop/adapter/plan.h>
+#include <backhop/adapter/silence.h>
 
 /* Pushes a header, or begins a table or an array. The text of a string ends before its zero byte. */
 static inline bh_status push_int(bh_delivery *delivery, const char *name, int64_t value)
@@ -33,6 +34,13 @@ static inline bh_value value_at(const bh_delivery *delivery, size_t index)
     bh_value value;
     bh_delivery_value(delivery, index, &value);
     return value;
+}
+
+static inline bh_silence_view silence_view_of(const bh_silence *silence)
+{
+    bh_silence_view view;
+    bh_silence_read(silence, &view);
+    return view;
 }
 
 static inline bh_delivery_view delivery_view_of(const bh_delivery *delivery)

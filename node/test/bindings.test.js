@@ -12,7 +12,7 @@ const HEADERS = process.env.BACKHOP_HEADERS
 const NOUNS = ['delivery', 'history', 'successes', 'policy', 'breaker', 'flow', 'subscription', 'silence', 'calls', 'plan',
   'topology', 'declared', 'declaring', 'ledger', 'message', 'worker', 'event', 'log', 'metrics', 'health']
 // push_int, exchange, add_work_queue_int and set call these; the last one blocks, and calls back.
-const LEFT_OUT = ['bh_delivery_push', 'bh_delivery_read', 'bh_topology_add_work_queue_argument', 'bh_topology_defaults', 'bh_worker_defaults',
+const LEFT_OUT = ['bh_delivery_push', 'bh_delivery_read', 'bh_silence_read', 'bh_topology_add_work_queue_argument', 'bh_topology_defaults', 'bh_worker_defaults',
   'bh_worker_run']
 
 function * matches (pattern) {

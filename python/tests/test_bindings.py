@@ -36,6 +36,7 @@ NOUNS = (
 )
 LEFT_OUT = {
     "bh_delivery_read",  # Delivery.exchange and the like call it
+    "bh_silence_read",  # Silence.due_ms and the like call it
     "bh_topology_defaults",  # Topology.set calls it
     "bh_worker_defaults",  # Worker.set calls it
     "bh_worker_run",  # it blocks, and calls back

@@ -201,9 +201,9 @@ static void describe(const decision *self, char *out, size_t size)
     const bh_plan *plan = self->plan;
     int used =
         snprintf(out, size, "action %d, delay %lld, attempts %lld, exchange %s, key %s, problems %d, size %lld",
-                 (int)bh_plan_action(plan), (long long)planned_of(plan).delay_ms, (long long)planned_of(plan).attempts,
-                 copy_of(plan).exchange.data, copy_of(plan).routing_key.data, (int)problem_count(self->history),
-                 (long long)bh_delivery_header_bytes(self->delivery));
+                 (int)planned_of(plan).action, (long long)planned_of(plan).delay_ms,
+                 (long long)planned_of(plan).attempts, copy_of(plan).exchange.data, copy_of(plan).routing_key.data,
+                 (int)problem_count(self->history), (long long)bh_delivery_header_bytes(self->delivery));
     for (size_t i = 0; i < planned_of(plan).header_count && (size_t)used < size; i++)
         used += snprintf(out + used, size - (size_t)used, "; %s %c %s %lld", plan_header(plan, i).name.data,
                          (int)plan_header(plan, i).type, plan_header(plan, i).string.data,

@@ -201,7 +201,7 @@ static void compare_headers(vector *v, const bh_plan *plan)
 /* True of every plan, whatever the case says. */
 static void check_invariants(const vector *v, const bh_plan *plan)
 {
-    bh_action action = bh_plan_action(plan);
+    bh_action action = planned_of(plan).action;
     int publishes = action == BH_ACTION_RETRY || action == BH_ACTION_DEFER || action == BH_ACTION_PARK ||
                     action == BH_ACTION_REPLAY;
     if (publishes_copy(plan) != publishes)
@@ -221,7 +221,7 @@ static void check_invariants(const vector *v, const bh_plan *plan)
 
 void expect_plan(vector *v, const bh_plan *plan)
 {
-    expect_name(v, v->expect, "action", actions, bh_plan_action(plan));
+    expect_name(v, v->expect, "action", actions, planned_of(plan).action);
     expect_bytes(v, v->expect, "reason", planned_of(plan).reason);
     expect_bytes(v, v->expect, "id", copy_of(plan).id);
     expect_int(v, v->expect, "attempts", planned_of(plan).attempts);
@@ -367,7 +367,7 @@ START_TEST(a_policy_whose_waits_the_topology_lacks_is_refused)
     ck_assert_int_eq(make_with(other), BH_OK);
     ck_assert_int_eq(policy_set_max_retry_after_ms(other, 7 * INT64_C(86400000)), BH_OK);
     ck_assert_int_eq(make_with(other), BH_ERR_FOREIGN_POLICY); /* a request of a week has no rung */
-    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_NONE);
+    ck_assert_int_eq(planned_of(plan).action, BH_ACTION_NONE);
     ck_assert_int_eq(policy_set_max_retry_after_ms(other, 0), BH_OK);
     ck_assert_int_eq(make_with(other), BH_OK);
     ck_assert_int_eq(policy_set_initial_ms(other, 500), BH_OK);
@@ -524,13 +524,13 @@ START_TEST(too_few_or_too_many_random_bytes_and_unknown_outcomes_are_refused)
     bh_bytes too_few = {zeros, BH_PLAN_RANDOM_BYTES - 1};
     ck_assert_int_eq(bh_plan_guard(plan, d, h, p, t, 0, too_few), BH_ERR_ARGUMENT);
     ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_OK);
-    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_RETRY);
+    ck_assert_int_eq(planned_of(plan).action, BH_ACTION_RETRY);
 }
 END_TEST
 
 START_TEST(a_new_plan_has_decided_nothing)
 {
-    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_NONE);
+    ck_assert_int_eq(planned_of(plan).action, BH_ACTION_NONE);
     ck_assert_int_eq(publishes_copy(plan), 0);
     ck_assert_uint_eq(planned_of(plan).header_count, 0);
     ck_assert_str_eq(copy_of(plan).exchange.data, "");
@@ -577,9 +577,9 @@ START_TEST(a_plan_replaces_the_one_before)
 {
     ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
     ck_assert_int_eq(make(BH_OUTCOME_PERMANENT, BH_PLAN_RANDOM_BYTES), BH_OK);
-    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_PARK);
+    ck_assert_int_eq(planned_of(plan).action, BH_ACTION_PARK);
     ck_assert_int_eq(make(BH_OUTCOME_OK, BH_PLAN_RANDOM_BYTES), BH_OK);
-    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_ACK);
+    ck_assert_int_eq(planned_of(plan).action, BH_ACTION_ACK);
     ck_assert_int_eq(publishes_copy(plan), 0);
     ck_assert_uint_eq(planned_of(plan).header_count, 0);
     ck_assert_str_eq(planned_of(plan).reason.data, "");
@@ -593,7 +593,7 @@ START_TEST(a_guard_replaces_the_plan_before)
     ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
     ck_assert_int_eq(make(BH_OUTCOME_PERMANENT, BH_PLAN_RANDOM_BYTES), BH_OK);
     ck_assert_int_eq(bh_plan_guard(plan, d, h, p, t, DEFAULT_NOW_MS, random), BH_OK);
-    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_NONE);
+    ck_assert_int_eq(planned_of(plan).action, BH_ACTION_NONE);
     ck_assert_int_eq(publishes_copy(plan), 0);
     ck_assert_uint_eq(planned_of(plan).header_count, 0);
     ck_assert_str_eq(planned_of(plan).reason.data, "");
@@ -696,7 +696,7 @@ START_TEST(in_a_frame_without_room_the_span_and_the_due_time_go_first)
     ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
     ck_assert_int_eq(bh_plan_set_traceparent(plan, bh_str(SPAN)), BH_OK);
     ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_OK);
-    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_RETRY);
+    ck_assert_int_eq(planned_of(plan).action, BH_ACTION_RETRY);
     ck_assert_uint_eq(find_header(plan, bh_str("backhop-traceparent")), planned_of(plan).header_count);
 }
 END_TEST

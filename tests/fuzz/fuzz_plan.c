@@ -411,13 +411,13 @@ static int declares_exchange(const bh_topology *t, bh_bytes name, int64_t *wait_
 
 static int copy_waits(const bh_plan *plan)
 {
-    return bh_plan_action(plan) == BH_ACTION_RETRY || bh_plan_action(plan) == BH_ACTION_DEFER;
+    return planned_of(plan).action == BH_ACTION_RETRY || planned_of(plan).action == BH_ACTION_DEFER;
 }
 
 static void check_destination(const bh_plan *plan, const bh_delivery *d, const bh_topology *t, bh_bytes original_key)
 {
     bh_bytes exchange = checked(copy_of(plan).exchange), key = checked(copy_of(plan).routing_key);
-    bh_action action = bh_plan_action(plan);
+    bh_action action = planned_of(plan).action;
     bh_strategy strategy = view_of(t).settings.strategy;
     int64_t wait_ms = 0;
     if (action == BH_ACTION_PARK) {
@@ -488,7 +488,7 @@ static int64_t check_headers(const bh_plan *plan, const bh_topology *t, const me
     }
     int routed =
         view_of(t).settings.strategy != BH_STRATEGY_REJECT && view_of(t).settings.strategy != BH_STRATEGY_NATIVE;
-    CHECK(returns == (bh_plan_action(plan) != BH_ACTION_PARK && routed));
+    CHECK(returns == (planned_of(plan).action != BH_ACTION_PARK && routed));
     return bytes;
 }
 
@@ -530,7 +530,7 @@ static void check_delay(const bh_plan *plan, const bh_policy *policy, const bh_t
     int64_t delay = planned_of(plan).delay_ms, allowed = limits_of(policy).max_retry_after_ms;
     int64_t floor = retry_after_ms < allowed ? retry_after_ms : allowed;
     int64_t limit = limits_of(policy).max_ms;
-    bh_action action = bh_plan_action(plan);
+    bh_action action = planned_of(plan).action;
     if (copy_waits(plan)) {
         if (view_of(t).settings.strategy == BH_STRATEGY_LADDER) {
             int64_t wait_ms = 0;
@@ -563,7 +563,7 @@ static void check_deferral(const bh_plan *plan, const bh_history *h, const bh_po
     bh_history_past(h, &past);
     int64_t before = past.deferrals, most = limits_of(policy).max_deferrals;
     CHECK(most == 0 || before < most);
-    CHECK(bh_plan_action(plan) == BH_ACTION_DEFER || bh_plan_action(plan) == BH_ACTION_PARK);
+    CHECK(planned_of(plan).action == BH_ACTION_DEFER || planned_of(plan).action == BH_ACTION_PARK);
     CHECK(planned_of(plan).attempts == past.attempts);
     CHECK(planned_of(plan).deferrals == (before < BH_HISTORY_MOST_ATTEMPTS ? before + 1 : before));
 }
@@ -575,7 +575,7 @@ static int has_reason(bh_bytes reason, const char *expected)
 
 static void check_action(const bh_plan *plan, bh_outcome outcome, const bh_history *h, const bh_policy *policy)
 {
-    bh_action action = bh_plan_action(plan);
+    bh_action action = planned_of(plan).action;
     bh_bytes reason = checked(planned_of(plan).reason);
     int failed = outcome == BH_OUTCOME_FAILED || outcome == BH_OUTCOME_PERMANENT;
     int64_t most = limits_of(policy).max_attempts, before = past_of(h).attempts;
@@ -627,9 +627,9 @@ static void check_guard(bh_plan *plan, const bh_delivery *d, const bh_history *h
     CHECK(status == BH_OK || (is_lost && status == BH_ERR_FRAME));
     if (status != BH_OK)
         return;
-    int waits = bh_plan_action(plan) == BH_ACTION_RETRY;
+    int waits = planned_of(plan).action == BH_ACTION_RETRY;
     if (!waits)
-        CHECK(bh_plan_action(plan) == (is_lost ? BH_ACTION_PARK : BH_ACTION_NONE));
+        CHECK(planned_of(plan).action == (is_lost ? BH_ACTION_PARK : BH_ACTION_NONE));
     CHECK(equal(checked(planned_of(plan).reason), bh_str(is_lost && !waits ? "poison" : "")));
     CHECK(planned_of(plan).attempts == attempts);
     if (waits)
@@ -651,9 +651,9 @@ static void check_adopt(bh_plan *plan, const bh_delivery *d, const bh_history *h
     CHECK(copies ? status == BH_OK || status == BH_ERR_FRAME : status == BH_ERR_STRATEGY);
     if (status != BH_OK)
         return;
-    int waits = bh_plan_action(plan) == BH_ACTION_RETRY;
+    int waits = planned_of(plan).action == BH_ACTION_RETRY;
     int64_t attempts = past_of(h).attempts;
-    CHECK(waits || bh_plan_action(plan) == BH_ACTION_PARK);
+    CHECK(waits || planned_of(plan).action == BH_ACTION_PARK);
     CHECK(planned_of(plan).attempts >= 1 && planned_of(plan).attempts >= attempts &&
           planned_of(plan).attempts <= attempts + 1);
     CHECK((planned_of(plan).delay_ms > 0) == waits);
@@ -759,7 +759,7 @@ static void run_message(input *in, bh_delivery *delivery, bh_history *history, b
         CHECK(status == BH_OK || status == BH_ERR_FRAME);
         if (status != BH_OK)
             return;
-        CHECK(bh_plan_action(plan) == BH_ACTION_REPLAY && publishes_copy(plan));
+        CHECK(planned_of(plan).action == BH_ACTION_REPLAY && publishes_copy(plan));
         check_copy(plan, delivery, history, topology, m, error_of_replay(delivery, history, topology), frame_max);
     }
 }
@@ -781,11 +781,11 @@ static void check_relay(bh__relay *relay, bh_delivery *delivery, bh_history *his
     if (status != BH_OK)
         return;
     bh_bytes exchange = copy_of(plan).exchange, key = copy_of(plan).routing_key;
-    CHECK(bh_plan_action(plan) == BH_ACTION_RETRY || bh_plan_action(plan) == BH_ACTION_PARK);
-    CHECK(bh_plan_action(plan) != BH_ACTION_RETRY || (queue.size && is_there && begins(exchange, "backhop.wait.")));
+    CHECK(planned_of(plan).action == BH_ACTION_RETRY || planned_of(plan).action == BH_ACTION_PARK);
+    CHECK(planned_of(plan).action != BH_ACTION_RETRY || (queue.size && is_there && begins(exchange, "backhop.wait.")));
     CHECK(queue.size || equal(exchange, bh_str("backhop.unroutable")));
     CHECK(!begins(key, "backhop:"));
-    if (bh_plan_action(plan) == BH_ACTION_PARK && !equal(exchange, bh_str("backhop.unroutable"))) {
+    if (planned_of(plan).action == BH_ACTION_PARK && !equal(exchange, bh_str("backhop.unroutable"))) {
         CHECK(exchange.size == 0 && is_there && begins(key, queue.data) && key.size == queue.size + 7);
         CHECK(equal((bh_bytes){key.data + queue.size, 7}, bh_str(".parked")));
     }

@@ -105,7 +105,7 @@ static bh_bytes write_copy(int number)
 /* Decodes properties as the work queue, or the parked queue, would deliver them. */
 static void deliver(bh_bytes properties)
 {
-    bh_bytes key = bh_plan_action(plan) == BH_ACTION_PARK ? view_of(topology).parked_queue : view_of(topology).queue;
+    bh_bytes key = planned_of(plan).action == BH_ACTION_PARK ? view_of(topology).parked_queue : view_of(topology).queue;
     ck_assert_int_eq(bh__content_read(delivery, bh_str(""), key, properties), BH_OK);
     ck_assert_int_eq(bh_history_read(history, delivery, topology), BH_OK);
 }

@@ -179,7 +179,7 @@ bh_status bh_flow_describe(const bh_flow *self, bh_event *event)
 {
     if (!self || !event)
         return BH_ERR_ARGUMENT;
-    bh_bytes name = bh_breaker_name(self->breaker);
+    bh_bytes name = bh__breaker_name(self->breaker);
     bh_status status = name.size ? bh_event_set_string(event, BH_FIELD_BREAKER, name) : BH_OK;
     if (status == BH_OK)
         status = bh_event_set_string(event, BH_FIELD_TEXT, bh_str(self->view.reason));

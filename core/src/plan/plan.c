@@ -57,14 +57,14 @@ void bh__plan_clear(bh_plan *self)
     *self = empty;
 }
 
-bh_action bh_plan_action(const bh_plan *self)
+bh_action bh__plan_action(const bh_plan *self)
 {
     return self ? self->action : BH_ACTION_NONE;
 }
 
 int bh__plan_publishes(const bh_plan *self)
 {
-    bh_action action = bh_plan_action(self);
+    bh_action action = bh__plan_action(self);
     return action == BH_ACTION_RETRY || action == BH_ACTION_DEFER || action == BH_ACTION_PARK ||
            action == BH_ACTION_REPLAY;
 }

@@ -53,7 +53,7 @@ async function replayUnroutable (connection, topology, run) {
   try {
     await replayFrom(connection, queue, run, message => isOwn(topology, message))
   } catch (error) {
-    if (!(error instanceof BackhopError && c.bh_replay_skips_queue(error.status))) throw error
+    if (!(error instanceof BackhopError && c.bh_replay_goes_on(error.status, 1))) throw error
   }
 }
 
@@ -93,7 +93,7 @@ async function replayOne (connection, message, { publish, done }) {
     await publish(message, connection)
     done.count++
   } catch (error) {
-    if (!(error instanceof BackhopError && c.bh_replay_skips_message(error.status))) throw error
+    if (!(error instanceof BackhopError && c.bh_replay_goes_on(error.status, 0))) throw error
     done.error ??= error
   }
 }

@@ -2,7 +2,8 @@
  * Plan: the decision for one delivery, as data. It has the action, and for a copy its destination, headers and properties.
  *
  *     bh_plan_guard(plan, delivery, history, policy, topology, now_ms, random);
- *     if (bh_plan_action(plan) == BH_ACTION_NONE) ...   call the handler. If it fails:
+ *     bh_plan_read(plan, &planned);
+ *     if (planned.action == BH_ACTION_NONE) ...   call the handler. If it fails:
  *     bh_plan_make(plan, delivery, history, policy, topology, BH_OUTCOME_FAILED, bh_str("507 queue is full"), 0,
  *                  now_ms, random);
  *
@@ -181,8 +182,6 @@ BH_API bh_status bh_plan_guard(bh_plan *self, const bh_delivery *delivery, const
 BH_API bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
                                 const bh_topology *topology, bh_bytes random);
 
-/* Returns the action, as bh_plan_read does. */
-BH_API bh_action bh_plan_action(const bh_plan *self);
 /* Reads what the plan decided into *out: see bh_planned. If `self` is NULL, as of a plan without a decision. */
 BH_API void bh_plan_read(const bh_plan *self, bh_planned *out);
 

@@ -157,7 +157,7 @@ static bh__presence find_presence(bh__context *self, const bh__dead_letter *lett
 
 static bh_status record_dead_letter(bh__context *self, bh_message *message)
 {
-    if (bh_plan_action(self->work.plan) != BH_ACTION_DROP)
+    if (bh__plan_action(self->work.plan) != BH_ACTION_DROP)
         return record_plan(self, message);
     bh__emit(self, (bh__event_data){.kind = BH_EVENT_DROPPED,
                                     .queue = bh__relay_queue(self->settings->relay),
@@ -306,7 +306,7 @@ int bh__guard(bh__context *self, bh_message *message)
     if (status == BH_OK)
         status = bh_plan_guard(self->work.plan, self->work.delivery, self->work.history, self->settings->policy,
                                self->settings->topology, bh__epoch_ms(), random);
-    if (status == BH_OK && bh_plan_action(self->work.plan) == BH_ACTION_NONE)
+    if (status == BH_OK && bh__plan_action(self->work.plan) == BH_ACTION_NONE)
         return 0;
     if (status == BH_OK)
         status = record_plan(self, message);

@@ -125,7 +125,7 @@ static bh_status go_on(bh__runner *self, const source *from, replay *done)
     }
     bh_status status = replay_one(self);
     done->count += status == BH_OK;
-    if (!bh_replay_skips_message(status))
+    if (!bh_replay_goes_on(status, 0))
         return status;
     if (done->refusal.status == BH_OK)
         bh__report_set(&done->refusal, status, "%s", bh__report_text(&self->problem).data);
@@ -157,7 +157,7 @@ static bh_status replay_unroutable(bh__runner *self, replay *done)
 {
     source from = {bh__topology_unroutable_queue(self->context->settings->topology), 1};
     bh_status status = from.queue.size ? replay_all(self, &from, done) : BH_OK;
-    return bh_replay_skips_queue(status) ? BH_OK : status;
+    return bh_replay_goes_on(status, 1) ? BH_OK : status;
 }
 
 int64_t bh__replay_own_unroutable(bh__runner *self)
