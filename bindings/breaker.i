@@ -101,7 +101,7 @@ static bh_bytes bh_breaker_refuse(bh_bytes name, int64_t window_ms, int64_t leas
 %rename(record) bh_breaker::end_call; /* by the fields of its structs */
 %object(Breaker, bh_breaker)
 %extend bh_breaker {
-    bh_bytes name() { /* as its own argument-free call */
+    bh_bytes name() { /* without a key */
         bh_breaker_view view;
         bh_bytes none = {"", 0};
         bh_breaker_read($self, none, 0, &view);

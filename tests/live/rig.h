@@ -59,7 +59,7 @@ void rig_connect(rig *self);
 #define rig_set(self, field, value) ((self)->settings.field = (value), rig_apply(self))
 void rig_apply(rig *self);
 void rig_set_timeouts(rig *self, int64_t connect_ms, int64_t confirm_ms);
-/* What the worker's histories read beside Backhop's headers. NULL: none. */
+/* Gives the worker's histories an earlier counter and wait queue. NULL: none. */
 void rig_set_history(rig *self, const char *legacy_counter, const char *wait_queue);
 /* That a worker with this setting is refused, and keeps the ones before. */
 #define rig_expect_refused(self, field, value, status)                                                                 \

@@ -70,8 +70,8 @@ typedef struct bh_worker_settings {
      */
     bh_mode mode;
     /*
-     * The number of unsettled deliveries that the broker sends ahead, and the most messages that can be
-     * in hand: 1 to 65,535; default: 100. 0: consumes nothing, for a worker that only replays.
+     * The number of unsettled deliveries that the broker sends ahead: 1 to 65,535; default: 100. No more
+     * messages can be in hand. 0: consumes nothing, for a worker that only replays.
      *
      * Use 20,000 at most. If 20,000 messages in hand failed at once, RabbitMQ 4.3 took 6 s to settle
      * them; for 65,535 it took 61 s.
@@ -93,7 +93,7 @@ typedef struct bh_worker_settings {
      */
     const bh_policy *back_off;
     /*
-     * Its legacy counter and wait queues are those of all histories that this worker reads; copied. See
+     * All histories that this worker reads get its legacy counter and wait queues, which are copied. See
      * bh_history_set_legacy_counter and bh_history_add_wait_queue. NULL, the default: none.
      */
     const bh_history *history;
@@ -103,9 +103,9 @@ typedef struct bh_worker_settings {
      */
     bh_bytes ca_file;
     /*
-     * The client's certificate for amqps://, if the broker requires one: the PEM file of the certificate
-     * and its chain, and the PEM file of its private key, without a passphrase. An empty key is in the
-     * file of the certificate. Empty, the default: none.
+     * The client's certificate for amqps://, if the broker requires one. cert: the PEM file of the
+     * certificate and its chain; empty, the default: none. key: the PEM file of its private key, without
+     * a passphrase; empty: the key is in `cert`.
      *
      * A URI without user and password then logs in by SASL EXTERNAL: RabbitMQ reads the user from the
      * certificate. A URI with a user logs in with its password, as without a certificate. A file that
@@ -125,7 +125,7 @@ typedef struct bh_worker_settings {
      */
     bh_breaker *breaker;
     /*
-     * 1: the worker stops if its first start cannot succeed. 0: it does not. -1, the default: 1 for
+     * 1: the worker stops if its first start cannot succeed. 0: it tries again. -1, the default: 1 for
      * bh_worker_run, which returns the status; 0 for bh_worker_start.
      *
      * It stops for errors that no retry can repair: a refused password, vhost or permission; a missing

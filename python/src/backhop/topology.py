@@ -88,7 +88,7 @@ def declaration(fields: tuple[Any, ...]) -> Declaration:
 
 
 class _View(NamedTuple):
-    """What the core has of a built topology."""
+    """The core's view of a built topology."""
 
     queue: str
     parked_queue: str
@@ -157,9 +157,7 @@ class Topology:
                 series,
                 whole("stripes", stripes, 1, 64),
                 int(work_queue is not None),
-                number(
-                    _QUEUE_TYPES, "quorum" if work_queue is None else work_queue, "work_queue"
-                ),
+                number(_QUEUE_TYPES, "quorum" if work_queue is None else work_queue, "work_queue"),
             )
         )
         advice = "give a dict of arguments, as {'x-max-length': 1000}"

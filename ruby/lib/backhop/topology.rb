@@ -62,7 +62,7 @@ module Backhop
       raise InvalidNameError, "queue is #{queue.bytesize} bytes long: give a name of #{LONGEST_NAME} bytes at most"
     end
 
-    # What the core has of a built topology.
+    # The core's view of a built topology.
     # @api private
     View = Struct.new(:queue, :parked_queue, :unroutable_queue, :worst_lateness_ms, :rungs_ms, :declaration_count, :defers,
                       :strategy)

@@ -116,9 +116,9 @@ def _steps(handle: c.Declaring) -> Steps:
 def diagnosis(
     topology: Topology, refusal: int, code: int = 0, text: Text = "", of: Text = ""
 ) -> Error | None:
-    """Returns the error that explains a refusal after all was declared; None if nothing explains it.
+    """Returns the error that explains a refusal after declaring; None if nothing explains it.
 
-    Arguments as those of ``bh_declaring_explain``.
+    ``bh_declaring_explain`` has the same arguments.
     """
     handle = made(c.bh_declaring_new(topology._handle, c.BH_DIALECT_PYTHON))
     c.Declaring_explain(handle, refusal, code, text, of)
@@ -128,9 +128,7 @@ def diagnosis(
 
 def consumer_refused(topology: Topology, refusal: Refusal) -> Error:
     """Returns why the broker closed the channel of a consumer."""
-    return diagnosis(topology, c.BH_REFUSAL_CONSUMER, *refusal) or ChannelClosedError(
-        refusal.text
-    )
+    return diagnosis(topology, c.BH_REFUSAL_CONSUMER, *refusal) or ChannelClosedError(refusal.text)
 
 
 def replay_refused(topology: Topology, queue: str, refusal: Refusal) -> Error:
