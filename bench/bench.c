@@ -80,10 +80,12 @@ void bench_make(bench_setup setup, bh_policy **policy, bh_topology **topology)
     bench_need(bh_policy_set(*policy, &settings));
 
     bench_need(bh_topology_new(topology, bh_str(BENCH_QUEUE)));
-    bench_need(bh_topology_set_namespace(*topology, bh_str(BENCH_NAMESPACE)));
-    bench_need(
-        bh_topology_set_strategy(*topology, setup == BENCH_ONE_QUEUE ? BH_STRATEGY_MESSAGE_TTL : BH_STRATEGY_LADDER));
-    bench_need(bh_topology_set_work_queue_type(*topology, BH_QUEUE_QUORUM));
+    bh_topology_settings of;
+    bh_topology_defaults(&of);
+    of.name_space = bh_str(BENCH_NAMESPACE);
+    of.strategy = setup == BENCH_ONE_QUEUE ? BH_STRATEGY_MESSAGE_TTL : BH_STRATEGY_LADDER;
+    of.declares_work_queue = 1;
+    bench_need(bh_topology_set(*topology, &of));
     bench_need(bh_topology_build(*topology, *policy));
 }
 

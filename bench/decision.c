@@ -61,8 +61,7 @@ static void push(objects *self)
 {
     bh_delivery *delivery = self->delivery;
     bh_delivery_clear(delivery);
-    need(bh_delivery_set_exchange(delivery, bh_str("backhop.return")));
-    need(bh_delivery_set_routing_key(delivery, bh_str("purge.images")));
+    need(bh_delivery_set_address(delivery, bh_str("backhop.return"), bh_str("purge.images")));
     need(bh_delivery_set_property(delivery, BH_PROPERTY_CONTENT_TYPE, bh_str("application/json")));
     need(bh_delivery_set_number(delivery, BH_PROPERTY_DELIVERY_MODE, 2));
     need(bh_delivery_set_property(delivery, BH_PROPERTY_MESSAGE_ID, bh_str("7d444840-9dc0-11d1-b245-5ffdce74fad2")));

@@ -19,8 +19,11 @@ static bh_topology *topology_of(int number)
     snprintf(queue, sizeof queue, "%s.%d", BENCH_QUEUE, number);
     bench_need(bh_policy_new(&policy));
     bench_need(bh_topology_new(&topology, bh_str(queue)));
-    bench_need(bh_topology_set_namespace(topology, bh_str(BENCH_NAMESPACE)));
-    bench_need(bh_topology_set_work_queue_type(topology, BH_QUEUE_QUORUM));
+    bh_topology_settings settings;
+    bh_topology_defaults(&settings);
+    settings.name_space = bh_str(BENCH_NAMESPACE);
+    settings.declares_work_queue = 1;
+    bench_need(bh_topology_set(topology, &settings));
     bench_need(bh_topology_build(topology, policy));
     bh_policy_free(policy);
     return topology;

@@ -51,9 +51,12 @@ static load_source open_source(const char *name_space, const char *queue, int64_
     bench_need(bh_policy_new(&self.policy));
     bench_need(bh_policy_set(self.policy, &settings));
     bench_need(bh_topology_new(&self.topology, bh_str(queue)));
-    bench_need(bh_topology_set_namespace(self.topology, bh_str(name_space)));
-    bench_need(bh_topology_set_stripes(self.topology, stripes));
-    bench_need(bh_topology_set_work_queue_type(self.topology, BH_QUEUE_QUORUM));
+    bh_topology_settings of;
+    bh_topology_defaults(&of);
+    of.name_space = bh_str(name_space);
+    of.stripes = stripes;
+    of.declares_work_queue = 1;
+    bench_need(bh_topology_set(self.topology, &of));
     bench_need(bh_topology_build(self.topology, self.policy));
     bench_need(bh_delivery_new(&self.delivery));
     bench_need(bh_history_new(&self.history));
@@ -82,12 +85,13 @@ static void make_plan(load_source *self, int64_t failures)
     char random_bytes[BH_PLAN_RANDOM_BYTES];
     for (size_t i = 0; i < sizeof random_bytes; i++)
         random_bytes[i] = (char)(rand() >> 8);
+    bh_topology_view made;
+    bh_topology_read(self->topology, &made);
     bh_delivery_clear(self->delivery);
     bench_need(bh_delivery_push(
         self->delivery, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str("backhop-attempts"), .integer = failures}));
-    bench_need(bh_delivery_push(self->delivery, &(bh_value){.type = BH_TYPE_STRING,
-                                                            .name = bh_str("backhop-queue"),
-                                                            .string = bh_topology_queue(self->topology)}));
+    bench_need(bh_delivery_push(
+        self->delivery, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("backhop-queue"), .string = made.queue}));
     bench_need(bh_history_read(self->history, self->delivery, self->topology));
     bench_need(bh_plan_make(self->plan, self->delivery, self->history, self->policy, self->topology, BH_OUTCOME_FAILED,
                             bh_str(BENCH_ERROR), 0, 1700000000000, (bh_bytes){random_bytes, sizeof random_bytes}));
@@ -99,7 +103,9 @@ static void publish(load_source *self, int number, bench_sample *sample)
     enum { MOST_HEADERS = 32 };
     amqp_table_entry_t headers[MOST_HEADERS];
     amqp_field_value_t element = {.kind = AMQP_FIELD_KIND_UTF8};
-    size_t count = bh_plan_header_count(self->plan);
+    bh_planned planned;
+    bh_plan_read(self->plan, &planned);
+    size_t count = planned.header_count;
     if (count > MOST_HEADERS)
         bench_fail("a plan sets %zu headers", count);
     for (size_t i = 0; i < count; i++) {
@@ -127,7 +133,7 @@ static void publish(load_source *self, int number, bench_sample *sample)
         bench_read_confirm(self->connection, &self->confirms);
     if (sample) {
         sample->failed_ms = bench_now_ms();
-        sample->delay_ms = (double)bh_plan_delay_ms(self->plan);
+        sample->delay_ms = (double)planned.delay_ms;
     }
     self->published++;
     bh_copy copy;

@@ -186,10 +186,10 @@ int main(int count, char **words)
     int is_lateness = self.task == BENCH_LATENESS;
     bench_make(is_lateness ? BENCH_ONE_QUEUE : BENCH_RATES, &self.policy, &topology);
     char wait_exchange[256] = BENCH_QUEUE ".wait";
-    bh_rungs rungs;
-    bh_topology_rungs(topology, &rungs);
+    bh_topology_view made;
+    bh_topology_read(topology, &made);
     if (!is_lateness)
-        snprintf(wait_exchange, sizeof wait_exchange, BENCH_NAMESPACE ".wait.%" PRId64, rungs.ms[0]);
+        snprintf(wait_exchange, sizeof wait_exchange, BENCH_NAMESPACE ".wait.%" PRId64, made.rungs_ms[0]);
     self.wait_exchange = amqp_cstring_bytes(wait_exchange);
     self.samples = is_lateness ? bench_samples(self.messages) : NULL;
 

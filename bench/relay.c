@@ -175,7 +175,10 @@ static void clean_up(void)
     bh_topology *topology;
     bench_need(bh_policy_new(&policy));
     bench_need(bh_topology_new(&topology, bh_str(BENCH_QUEUE)));
-    bench_need(bh_topology_set_namespace(topology, bh_str(BENCH_NAMESPACE)));
+    bh_topology_settings settings;
+    bh_topology_defaults(&settings);
+    settings.name_space = bh_str(BENCH_NAMESPACE);
+    bench_need(bh_topology_set(topology, &settings));
     bench_need(bh_topology_build(topology, policy));
     bench_delete(connection, topology);
     bh_topology_free(topology);

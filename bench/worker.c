@@ -91,9 +91,12 @@ static void run(bench_run *self)
     bench_make(self->task == BENCH_LATENESS ? BENCH_LADDER : BENCH_RATES, &policy, &topology);
     bench_need(bh_worker_new(&worker, policy, topology));
     bench_need(bh_worker_add_uri(worker, bh_str(bench_url())));
-    bench_need(bh_worker_set_prefetch(worker, BENCH_PREFETCH));
+    bh_worker_settings settings;
+    bh_worker_defaults(&settings);
+    settings.prefetch = BENCH_PREFETCH;
+    settings.breaker = self->breaker;
+    bench_need(bh_worker_set(worker, &settings));
     bench_need(bh_worker_set_metrics(worker, self->metrics));
-    bench_need(bh_worker_set_breaker(worker, self->breaker));
     if (bh_worker_run(worker, handlers[self->task], hear, self) != BH_OK)
         bench_fail("%s", bh_worker_error(worker).data);
     bench_print(self->messages, bench_now_ms() - self->start, bench_used_ms() - self->used, self->samples);

@@ -103,7 +103,12 @@ static bh_bytes bh_breaker_refuse(bh_bytes name, int64_t window_ms, int64_t leas
 %rename(record) bh_breaker::end_call; /* by the fields of its structs */
 %object(Breaker, bh_breaker)
 %extend bh_breaker {
-    bh_bytes name();
+    bh_bytes name() { /* without a key */
+        bh_breaker_view view;
+        bh_bytes none = {"", 0};
+        bh_breaker_read($self, none, 0, &view);
+        return view.name;
+    }
     bh_status permit(bh_bytes key, int64_t now_ms, bh_permit *out);
     int end_call(bh_bytes key, int64_t generation, int64_t number, bh_call_kind kind, int64_t duration_ms,
                  int64_t retry_after_ms, int whole_queue, bh_bytes error_class, int64_t now_ms) {

@@ -177,17 +177,19 @@ struct described_headers {
 static Napi::Value bh_described(Napi::Env env, described_plan described)
 {
     const bh_plan *plan = described.plan;
+    bh_planned planned;
     bh_copy copy;
+    bh_plan_read(plan, &planned);
     bh_plan_copy(plan, &copy);
     uint32_t kept = 0;
     for (uint32_t i = 0; i < BH_PROPERTY_LAST; i++)
         kept |= static_cast<uint32_t>(bh_plan_keeps_property(plan, static_cast<bh_property>(i))) << i;
     const napi_value all[] = {
-        Napi::Number::New(env, bh_plan_action(plan)),
-        bh_int64_out(env, bh_plan_attempts(plan)),
-        bh_int64_out(env, bh_plan_delay_ms(plan)),
-        Napi::Boolean::New(env, bh_plan_retry_after_met(plan)),
-        bh_out(env, bh_plan_reason(plan)),
+        Napi::Number::New(env, planned.action),
+        bh_int64_out(env, planned.attempts),
+        bh_int64_out(env, planned.delay_ms),
+        Napi::Boolean::New(env, planned.retry_after_met),
+        bh_out(env, planned.reason),
         bh_out(env, copy.id),
         bh_out(env, copy.exchange),
         bh_out(env, copy.routing_key),
@@ -255,8 +257,7 @@ struct room {
 %extend bh_delivery {
     bh_status begin(bh_bytes exchange, bh_bytes routing_key) {
         bh_delivery_clear($self);
-        bh_status status = bh_delivery_set_exchange($self, exchange);
-        return status == BH_OK ? bh_delivery_set_routing_key($self, routing_key) : status;
+        return bh_delivery_set_address($self, exchange, routing_key);
     }
 }
 

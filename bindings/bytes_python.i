@@ -104,13 +104,15 @@ static PyObject *bh_described(const bh_plan *plan)
     PyObject *all = PyTuple_New(9);
     if (!all)
         return NULL;
+    bh_planned planned;
     bh_copy copy;
+    bh_plan_read(plan, &planned);
     bh_plan_copy(plan, &copy);
-    PyTuple_SetItem(all, at++, PyLong_FromLong(bh_plan_action(plan)));
-    PyTuple_SetItem(all, at++, PyLong_FromLongLong(bh_plan_attempts(plan)));
-    PyTuple_SetItem(all, at++, PyLong_FromLongLong(bh_plan_delay_ms(plan)));
+    PyTuple_SetItem(all, at++, PyLong_FromLong(planned.action));
+    PyTuple_SetItem(all, at++, PyLong_FromLongLong(planned.attempts));
+    PyTuple_SetItem(all, at++, PyLong_FromLongLong(planned.delay_ms));
     PyTuple_SetItem(all, at++, PyLong_FromLongLong(copy.rung_ms));
-    PyTuple_SetItem(all, at++, bh_text_out(bh_plan_reason(plan)));
+    PyTuple_SetItem(all, at++, bh_text_out(planned.reason));
     PyTuple_SetItem(all, at++, bh_text_out(copy.id));
     PyTuple_SetItem(all, at++, bh_text_out(copy.exchange));
     PyTuple_SetItem(all, at++, bh_text_out(copy.routing_key));

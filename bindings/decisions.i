@@ -52,13 +52,26 @@ static bh_value bh_value_of(bh_type type, bh_bytes name)
     value.name = name;
     return value;
 }
+
+static bh_delivery_view bh_delivery_seen(const bh_delivery *delivery)
+{
+    bh_delivery_view view;
+    bh_delivery_read(delivery, &view);
+    return view;
+}
+
+static bh_past bh_history_seen(const bh_history *history)
+{
+    bh_past past;
+    bh_history_past(history, &past);
+    return past;
+}
 %}
 
 %object(Delivery, bh_delivery)
 %extend bh_delivery {
     void clear();
-    bh_status set_exchange(bh_bytes exchange);
-    bh_status set_routing_key(bh_bytes routing_key);
+    bh_status set_address(bh_bytes exchange, bh_bytes routing_key);
     bh_status set_property(bh_property property, bh_bytes value);
     bh_status set_number(bh_property property, int64_t value);
     /* bh_delivery_push, by the fields that a type has. */
@@ -97,15 +110,16 @@ static bh_value bh_value_of(bh_type type, bh_bytes name)
     }
     bh_status end();
 
-    bh_bytes exchange();
-    bh_bytes routing_key();
+    /* The fields of bh_delivery_view, one by one: a tuple of all costs more. */
+    bh_bytes exchange() { return bh_delivery_seen($self).exchange; }
+    bh_bytes routing_key() { return bh_delivery_seen($self).routing_key; }
+    size_t value_count() { return bh_delivery_seen($self).value_count; }
+    int is_truncated() { return bh_delivery_seen($self).is_truncated; }
     int has_property(bh_property property);
     bh_bytes property(bh_property property);
     int64_t number(bh_property property);
     void header(bh_bytes name, bh_value *out);
-    size_t value_count();
     void value(size_t index, bh_value *out);
-    int is_truncated();
     int64_t header_bytes();
 }
 bh_status bh_delivery_new(bh_delivery **out);
@@ -134,18 +148,19 @@ typedef enum bh_source {
     bh_status add_wait_queue(bh_bytes queue);
     bh_status read(const bh_delivery *delivery, const bh_topology *topology);
 
-    int64_t attempts();
+    /* Fields of bh_past, one by one: a tuple of all costs more. */
+    int64_t attempts() { return bh_history_seen($self).attempts; }
+    bh_bytes id() { return bh_history_seen($self).id; }
+    bh_bytes event_id() { return bh_history_seen($self).event_id; }
+    bh_bytes exchange() { return bh_history_seen($self).exchange; }
+    bh_bytes routing_key() { return bh_history_seen($self).routing_key; }
     int64_t lateness_ms(int redelivered, int64_t now_ms);
-    bh_bytes id();
     bh_status assign_id(bh_bytes random);
-    bh_bytes event_id();
-    bh_bytes exchange();
-    bh_bytes routing_key();
     void past(bh_past *out);
 
     void death(size_t index, bh_death *out);
-    void first_death(bh_death *out);
-    void last_death(bh_death *out);
+    void first_death(bh_death *out) { bh_history_death($self, BH_DEATH_FIRST, out); }
+    void last_death(bh_death *out) { bh_history_death($self, BH_DEATH_LAST, out); }
 
     bh_bytes problem(size_t index);
     bh_bytes explanation();
@@ -233,6 +248,8 @@ typedef enum bh_action {
     BH_ACTION_DEFER
 } bh_action;
 
+%record(bh_planned, 7, BH_PUT(action) BH_PUT(attempts) BH_PUT(deferrals) BH_PUT(delay_ms) BH_PUT(retry_after_met)
+        BH_PUT(reason) BH_PUT(header_count))
 %record(bh_copy, 7, BH_PUT(id) BH_PUT(exchange) BH_PUT(routing_key) BH_PUT(expiration) BH_PUT(rung_ms) BH_PUT(mandatory)
         BH_PUT(on_demand))
 %record(bh_header, 5, BH_PUT(name) BH_PUT(type) BH_PUT(string) BH_PUT(integer) BH_PUT(source))
@@ -249,18 +266,17 @@ typedef enum bh_action {
     bh_status replay(const bh_delivery *delivery, const bh_history *history, const bh_topology *topology,
                      bh_bytes random);
 
-    bh_action action();
-    int64_t attempts();
-    int64_t deferrals();
-    int64_t delay_ms();
-    int retry_after_met();
-    bh_bytes reason();
+    bh_action action() { /* by itself, as each message is settled by it */
+        bh_planned planned;
+        bh_plan_read($self, &planned);
+        return planned.action;
+    }
+    void read(bh_planned *out);
 
     void copy(bh_copy *out);
 
     int keeps_property(bh_property property);
     int keeps_header(bh_bytes name);
-    size_t header_count();
     void header(size_t index, bh_header *out);
     binary copy_properties(const bh_delivery *delivery, int hidden);
 }
@@ -271,8 +287,7 @@ bh_outcome bh_plan_outcome(const bh_history *history, const bh_policy *policy, c
 /* --- replay ----------------------------------------------------------------------------------- */
 
 int64_t bh_replay_limit(int64_t behind, int is_shared);
-int bh_replay_skips_message(bh_status status);
-int bh_replay_skips_queue(bh_status status);
+int bh_replay_goes_on(bh_status status, int is_queue);
 int bh_replay_after_look(bh_mode mode, bh_status looked);
 int64_t bh_replay_pause_ms(int64_t foreign);
 bh_bytes bh_replay_unroutable_text(bh_mode mode);
@@ -301,21 +316,33 @@ typedef enum bh_declaration_kind {
     BH_DECLARE_BINDING
 } bh_declaration_kind;
 
-%record(bh_rungs, 1, BH_PUT_EACH(count, bh_put(it->ms[i])))
+%record(bh_topology_view, 8, BH_PUT(queue) BH_PUT(parked_queue) BH_PUT(unroutable_queue) BH_PUT(worst_lateness_ms)
+        BH_PUT_EACH(rung_count, bh_put(it->rungs_ms[i])) BH_PUT(declaration_count) BH_PUT(defers)
+        BH_PUT(settings.strategy))
 %record(bh_argument, 4, BH_PUT(name) BH_PUT(type) BH_PUT(string) BH_PUT(integer))
 %fragment("bh_record_bh_argument"); /* for bh_declaration: no function has it as its result */
 %record(bh_declaration, 10, BH_PUT(kind) BH_PUT(name) BH_PUT(type) BH_PUT(source) BH_PUT(routing_key)
         BH_PUT(rung_ms) BH_PUT(on_demand) BH_PUT(passive) BH_PUT(unbind)
         BH_PUT_EACH(argument_count, bh_record(bh_argument, &it->arguments[i])))
 
+%rename(set) bh_topology::set_fields; /* by the fields of its struct */
 %object(Topology, bh_topology)
 %extend bh_topology {
-    bh_status set_strategy(bh_strategy strategy);
-    bh_status set_queue_type(bh_queue_type type);
-    bh_status set_namespace(bh_bytes name);
-    bh_status set_series(bh_series series);
-    bh_status set_stripes(int count);
-    bh_status set_work_queue_type(bh_queue_type type);
+    /* The fields of bh_topology_settings are one argument each. */
+    bh_status set_fields(bh_strategy strategy, bh_queue_type queue_type, int has_namespace, bh_bytes name_space,
+                         bh_series series, int64_t stripes, int declares_work_queue, bh_queue_type work_queue_type) {
+        bh_topology_settings settings;
+        bh_topology_defaults(&settings);
+        settings.strategy = strategy;
+        settings.queue_type = queue_type;
+        if (has_namespace)
+            settings.name_space = name_space;
+        settings.series = series;
+        settings.stripes = stripes;
+        settings.declares_work_queue = declares_work_queue;
+        settings.work_queue_type = work_queue_type;
+        return bh_topology_set($self, &settings);
+    }
     /* bh_topology_add_work_queue_argument, by the type. */
     bh_status add_work_queue_string(bh_bytes name, bh_bytes string) {
         bh_argument argument = {name, BH_TYPE_STRING, string, 0};
@@ -332,23 +359,15 @@ typedef enum bh_declaration_kind {
     bh_status check_broker(bh_bytes product, bh_bytes version);
     bh_bytes error();
 
-    bh_bytes queue();
-    bh_strategy strategy();
-    bh_bytes parked_queue();
-    bh_bytes unroutable_queue();
+    void read(bh_topology_view *out);
     int owns(const bh_delivery *delivery);
-    int64_t worst_lateness_ms();
 
     void preview(const bh_policy *policy, int64_t attempt, bh_preview *out);
     double share(const bh_policy *policy, int64_t attempt, size_t index);
 
-    void rungs(bh_rungs *out);
-
-    size_t count();
     bh_status declaration(size_t index, bh_declaration *out);
 
     bh_bytes definitions();
-    int defers();
 }
 bh_status bh_topology_new(bh_topology **out, bh_bytes queue);
 bh_status bh_topology_export(bh_topology *self, bh_bytes vhost); /* no method: export is a keyword of C++ */
@@ -359,6 +378,13 @@ int bh_mode_makes_rungs(bh_mode mode);
 
 %constant int BH_LOOK_MS = BH_LOOK_MS;
 
+typedef enum bh_refusal {
+    BH_REFUSAL_CONSUMER,
+    BH_REFUSAL_REPLAY,
+    BH_REFUSAL_SETTLING,
+    BH_REFUSAL_NO_ACK,
+    BH_REFUSAL_QUEUE
+} bh_refusal;
 typedef enum bh_dialect { BH_DIALECT_C, BH_DIALECT_PYTHON, BH_DIALECT_RUBY, BH_DIALECT_NODE } bh_dialect;
 
 %object(Declared, bh_declared)
@@ -375,11 +401,7 @@ bh_status bh_declared_new(bh_declared **out);
     bh_status look(bh_mode mode);
     int next(bh_declaration *out);
     void refuse(int code, bh_bytes text);
-    void refuse_consumer(int code, bh_bytes text);
-    void refuse_replay(bh_bytes queue, int code, bh_bytes text);
-    void refuse_settling(int code, bh_bytes text, bh_bytes with_acks);
-    void refuse_no_ack(bh_bytes with_acks);
-    void check_queue(bh_bytes queue);
+    void explain(bh_refusal refusal, int code, bh_bytes text, bh_bytes of);
 
     bh_status status();
     bh_bytes error();

@@ -262,16 +262,25 @@ bh_status bh_subscription_new(bh_subscription **out, const bh_policy *back_off, 
 
 /* --- silence ---------------------------------------------------------------------------------- */
 
+%{
+static bh_silence_view bh_silence_seen(const bh_silence *silence)
+{
+    bh_silence_view view;
+    bh_silence_read(silence, &view);
+    return view;
+}
+%}
 %object(Silence, bh_silence)
 %extend bh_silence {
     void begin(int64_t now_ms);
     bh_event_kind check(int is_blocked, int64_t now_ms);
-    int64_t due_ms();
     bh_event_kind end(bh_status status);
-    int64_t pause_ms();
     void lost();
-    int is_silent();
-    bh_bytes text();
+    /* The fields of bh_silence_view, one by one: a tuple of all costs more. */
+    int64_t due_ms() { return bh_silence_seen($self).due_ms; }
+    int64_t pause_ms() { return bh_silence_seen($self).pause_ms; }
+    int is_silent() { return bh_silence_seen($self).is_silent; }
+    bh_bytes text() { return bh_silence_seen($self).text; }
 }
 bh_status bh_silence_new(bh_silence **out, int64_t timeout_ms);
 
@@ -353,25 +362,35 @@ bh_status bh_metrics_new(bh_metrics **out);
 %constant int BH_WORKER_MOST_EVENTS = BH_WORKER_MOST_EVENTS;
 
 %object(Worker, bh_worker)
+%rename(set) bh_worker::set_fields; /* by the fields of its struct */
 %rename(settle) bh_worker::settle_with;
 %rename(may_park) bh_worker::may_park_with;
 %extend bh_worker {
     bh_status add_uri(bh_bytes uri);
     bh_status set_credentials(bh_bytes user, bh_bytes password);
-    bh_status set_ca_file(bh_bytes path);
-    bh_status set_client_certificate(bh_bytes cert, bh_bytes key);
-    bh_status set_mode(bh_mode mode);
-    bh_status set_prefetch(int count);
-    bh_status set_timeouts_ms(int64_t connect_ms, int64_t confirm_ms);
-    bh_status set_back_off(const bh_policy *policy);
-    bh_status set_legacy_counter(bh_bytes header);
-    bh_status add_wait_queue(bh_bytes queue);
-    bh_status set_event(bh_event_kind kind, int on);
+    /* The fields of bh_worker_settings are one argument each. emits_retries: of the events retried and deferred. */
+    bh_status set_fields(bh_mode mode, int64_t prefetch, int64_t connect_timeout_ms, int64_t confirm_timeout_ms,
+                         int64_t handler_timeout_ms, const bh_policy *back_off, const bh_history *history,
+                         bh_bytes ca_file, bh_bytes cert, bh_bytes key, bh_breaker *breaker, int fail_fast,
+                         int emits_retries) {
+        bh_worker_settings settings;
+        bh_worker_defaults(&settings);
+        settings.mode = mode;
+        settings.prefetch = prefetch;
+        settings.connect_timeout_ms = connect_timeout_ms;
+        settings.confirm_timeout_ms = confirm_timeout_ms;
+        settings.handler_timeout_ms = handler_timeout_ms;
+        settings.back_off = back_off;
+        settings.history = history;
+        settings.ca_file = ca_file;
+        settings.cert = cert;
+        settings.key = key;
+        settings.breaker = breaker;
+        settings.fail_fast = fail_fast;
+        settings.emits[BH_EVENT_RETRIED] = settings.emits[BH_EVENT_DEFERRED] = emits_retries;
+        return bh_worker_set($self, &settings);
+    }
     bh_status set_metrics(const bh_metrics *metrics);
-    bh_status set_fail_fast(int on);
-    bh_status set_handler_timeout_ms(int64_t limit_ms);
-    bh_status set_breaker(bh_breaker *breaker);
-
     bh_status start();
     int fd();
     void close_fd();

@@ -3,6 +3,7 @@
 #define BACKHOP_TESTS_READING_H
 
 #include <backhop/adapter/plan.h>
+#include <backhop/adapter/silence.h>
 
 /* Pushes a header, or begins a table or an array. The text of a string ends before its zero byte. */
 static inline bh_status push_int(bh_delivery *delivery, const char *name, int64_t value)
@@ -35,6 +36,20 @@ static inline bh_value value_at(const bh_delivery *delivery, size_t index)
     return value;
 }
 
+static inline bh_silence_view silence_view_of(const bh_silence *silence)
+{
+    bh_silence_view view;
+    bh_silence_read(silence, &view);
+    return view;
+}
+
+static inline bh_delivery_view delivery_view_of(const bh_delivery *delivery)
+{
+    bh_delivery_view view;
+    bh_delivery_read(delivery, &view);
+    return view;
+}
+
 static inline bh_past past_of(const bh_history *history)
 {
     bh_past past;
@@ -48,6 +63,13 @@ static inline size_t problem_count(const bh_history *history)
     while (bh_history_problem(history, count).size > 0)
         count++;
     return count;
+}
+
+static inline bh_planned planned_of(const bh_plan *plan)
+{
+    bh_planned planned;
+    bh_plan_read(plan, &planned);
+    return planned;
 }
 
 static inline bh_copy copy_of(const bh_plan *plan)

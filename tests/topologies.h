@@ -13,19 +13,46 @@ static inline bh_declaration declaration_at(const bh_topology *topology, size_t 
     return it;
 }
 
+static inline bh_topology_view view_of(const bh_topology *topology)
+{
+    bh_topology_view view;
+    bh_topology_read(topology, &view);
+    return view;
+}
+
+/* Change one field of a topology. They fail as bh_topology_set. */
+#define SETTER(field, type)                                                                                            \
+    static inline bh_status topology_set_##field(bh_topology *topology, type value)                                    \
+    {                                                                                                                  \
+        bh_topology_settings settings = view_of(topology).settings;                                                    \
+        settings.field = value;                                                                                        \
+        return bh_topology_set(topology, &settings);                                                                   \
+    }
+SETTER(strategy, bh_strategy)
+SETTER(queue_type, bh_queue_type)
+SETTER(name_space, bh_bytes)
+SETTER(series, bh_series)
+SETTER(stripes, int64_t)
+#undef SETTER
+
+static inline bh_status topology_declare_work_queue(bh_topology *topology, bh_queue_type type)
+{
+    bh_topology_settings settings = view_of(topology).settings;
+    settings.declares_work_queue = 1;
+    settings.work_queue_type = type;
+    return bh_topology_set(topology, &settings);
+}
+
 static inline size_t rung_count(const bh_topology *topology)
 {
-    bh_rungs rungs;
-    bh_topology_rungs(topology, &rungs);
-    return rungs.count;
+    return view_of(topology).rung_count;
 }
 
 /* Returns 0 if the index is out of range. */
 static inline int64_t rung_ms(const bh_topology *topology, size_t index)
 {
-    bh_rungs rungs;
-    bh_topology_rungs(topology, &rungs);
-    return index < rungs.count ? rungs.ms[index] : 0;
+    bh_topology_view view = view_of(topology);
+    return index < view.rung_count ? view.rungs_ms[index] : 0;
 }
 
 static inline bh_preview preview_at(const bh_topology *topology, const bh_policy *policy, int64_t attempt)

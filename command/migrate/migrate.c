@@ -54,7 +54,7 @@ typedef struct migration {
 static int is_own(const migration *self, const char *name)
 {
     const bh_topology *topology = self->on.topology;
-    bh_bytes unroutable = bh_topology_unroutable_queue(topology);
+    bh_bytes unroutable = bh__topology_unroutable_queue(topology);
     size_t space = unroutable.size - strlen("unroutable");
     if (strncmp(name, unroutable.data, space) == 0 &&
         (strncmp(name + space, "wait.", 5) == 0 || strcmp(name, unroutable.data) == 0))
@@ -63,7 +63,7 @@ static int is_own(const migration *self, const char *name)
     for (size_t i = 0; bh_topology_declaration(topology, i, &each) == BH_OK; i++)
         if (each.kind == BH_DECLARE_QUEUE && strcmp(each.name.data, name) == 0)
             return 1;
-    return strcmp(name, bh_topology_queue(topology).data) == 0;
+    return strcmp(name, bh__topology_queue(topology).data) == 0;
 }
 
 /* Returns 1 if there is an exchange of this name. */
@@ -110,18 +110,17 @@ static int see_queues(const migration *self)
 
 static void add_portion(migration *self, const char *queue)
 {
-    const bh_plan *plan = self->plan;
+    bh_planned plan;
+    bh_plan_read(self->plan, &plan);
     size_t i = 0;
     while (i < self->portion_count &&
-           (self->portions[i].queue != queue || self->portions[i].attempts != bh_plan_attempts(plan) ||
-            self->portions[i].action != bh_plan_action(plan) ||
-            strcmp(self->portions[i].reason, bh_plan_reason(plan).data) != 0))
+           (self->portions[i].queue != queue || self->portions[i].attempts != plan.attempts ||
+            self->portions[i].action != plan.action || strcmp(self->portions[i].reason, plan.reason.data) != 0))
         i++;
     if (i == self->portion_count) {
         self->portions = must(realloc(self->portions, ++self->portion_count * sizeof *self->portions));
-        self->portions[i] =
-            (portion){.queue = queue, .attempts = bh_plan_attempts(plan), .action = bh_plan_action(plan)};
-        snprintf(self->portions[i].reason, sizeof self->portions[i].reason, "%s", bh_plan_reason(plan).data);
+        self->portions[i] = (portion){.queue = queue, .attempts = plan.attempts, .action = plan.action};
+        snprintf(self->portions[i].reason, sizeof self->portions[i].reason, "%s", plan.reason.data);
     }
     self->portions[i].count++;
     self->meant++;
@@ -312,7 +311,7 @@ static void set_up(migration *self)
     const migrate_options *o = self->options;
     self->on.policy = setup_policy(&o->policy);
     self->on.topology = setup_topology(&o->parked.topology, self->queue, self->on.policy);
-    bh_strategy strategy = bh_topology_strategy(self->on.topology);
+    bh_strategy strategy = bh__topology_strategy(self->on.topology);
     if (strategy == BH_STRATEGY_REJECT || strategy == BH_STRATEGY_NATIVE)
         options_refuse("--strategy %s keeps no messages that could be taken over: name the one they shall wait by, or "
                        "let the wait queues run empty",

@@ -55,7 +55,7 @@ static depth *add(depths *self, depth_kind kind, const char *name, const char *w
 /* All of a topology but its work queue: a queue that has a wait is a wait queue. */
 static void add_topology(depths *self, const bh_topology *topology)
 {
-    const char *unroutable = bh_topology_unroutable_queue(topology).data;
+    const char *unroutable = bh__topology_unroutable_queue(topology).data;
     bh_declaration each;
     for (size_t i = 0; bh_topology_declaration(topology, i, &each) == BH_OK; i++)
         if (each.kind == BH_DECLARE_QUEUE && each.rung_ms > 0)
@@ -81,11 +81,11 @@ void depths_plan(depths *self, const topology_options *topology, const policy_op
         bh_policy *with = setup_policy(policy);
         bh_topology *made = setup_topology(topology, queues[i], with);
         add(self, DEPTH_WORK, queues[i], queues[i], 0);
-        add(self, DEPTH_PARKED, bh_topology_parked_queue(made).data, queues[i], 0);
+        add(self, DEPTH_PARKED, bh__topology_parked_queue(made).data, queues[i], 0);
         add_topology(self, made);
         bh_bytes exchange = bh__topology_return_exchange(made); /* the default exchange has no bindings */
         snprintf(self->exchange, sizeof self->exchange, "%s", exchange.size ? exchange.data : "amq.direct");
-        if (bh_topology_strategy(made) == BH_STRATEGY_LADDER)
+        if (bh__topology_strategy(made) == BH_STRATEGY_LADDER)
             snprintf(self->wait_prefix, sizeof self->wait_prefix, "%s", bh__topology_wait_exchange(made).data);
         bh_topology_free(made);
         bh_policy_free(with);

@@ -7,6 +7,7 @@
 #include "setup/declare.h"
 #include "common/output.h"
 #include "parked/parked.h"
+#include "topology/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -111,7 +112,7 @@ static void examine_topology(doctor *self, bh_topology *topology, const depths *
     int is_guessed = status == BH_ERR_MISSING && !self->policy.file && may_have_wait_queues(self, seen);
     if (is_guessed)
         status = declare_verify_fixed(self->connection, topology, &report);
-    const char *queue = bh_topology_queue(topology).data;
+    const char *queue = bh__topology_queue(topology).data;
     char what[400];
     snprintf(what, sizeof what, "The topology of \"%s\" is not as it has to be.", queue);
     if (status == BH_ERR_MISSING)
@@ -263,7 +264,7 @@ static int is_short(const depth *queue)
 /* The queues of a work queue that are its own. */
 static int examine_own(doctor *self, const bh_topology *topology, const depths *seen)
 {
-    const char *queue = bh_topology_queue(topology).data, *parked_queue = bh_topology_parked_queue(topology).data;
+    const char *queue = bh__topology_queue(topology).data, *parked_queue = bh__topology_parked_queue(topology).data;
     int64_t limit;
     int code = EX_OK;
     for (size_t i = 0; i < seen->count && code == EX_OK; i++) {

@@ -2,6 +2,7 @@
 #include "observe/findings.h"
 
 #include "common/output.h"
+#include "topology/internal.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -60,7 +61,7 @@ void doctor_find_missing(doctor *self, const bh_topology *topology, const char *
 {
     char advice[ARGUMENT_TEXT + 160], name[ARGUMENT_TEXT];
     snprintf(advice, sizeof advice, "run 'backhop topology declare %s'%s",
-             show_argument(name, bh_topology_queue(topology).data),
+             show_argument(name, bh__topology_queue(topology).data),
              self->policy.file
                  ? ""
                  : "; first, if its policy is not the default one, check with --policy FILE: other delays "

@@ -3,6 +3,7 @@
 #include "common/output.h"
 
 #include "worker/wire/assembler.h"
+#include "topology/internal.h"
 
 #include <backhop/adapter/delivery.h>
 #include <stdlib.h>
@@ -192,7 +193,7 @@ static int examine_permissions(doctor *self, const bh_topology *topology)
     if (refused && status == BH_OK && may_publish(self, "", &status)) {
         snprintf(what, sizeof what, "This user may not publish to exchange \"%s\".", refused);
         snprintf(advice, sizeof advice, "grant the permissions that 'backhop topology permissions %s' prints",
-                 show_argument(name, bh_topology_queue(topology).data));
+                 show_argument(name, bh__topology_queue(topology).data));
         doctor_find(self, 1, what, "A consumer with this user cannot retry: its messages stay unacknowledged.", advice);
     }
     if (status == BH_OK)
@@ -204,7 +205,7 @@ static const char *return_exchange(const bh_topology *topology)
 {
     bh_declaration each;
     for (size_t i = 0; bh_topology_declaration(topology, i, &each) == BH_OK; i++)
-        if (each.kind == BH_DECLARE_BINDING && strcmp(each.name.data, bh_topology_queue(topology).data) == 0)
+        if (each.kind == BH_DECLARE_BINDING && strcmp(each.name.data, bh__topology_queue(topology).data) == 0)
             return each.source.data;
     return NULL;
 }
@@ -213,7 +214,7 @@ void send_probes(doctor *self, const bh_topology *topology, const depths *seen)
 {
     char name[256], key[300];
     const char *exchange = return_exchange(topology);
-    if (bh_topology_strategy(topology) != BH_STRATEGY_LADDER || !exchange)
+    if (bh__topology_strategy(topology) != BH_STRATEGY_LADDER || !exchange)
         return;
     probes sent = {.seen = seen, .is_missing = must(calloc(seen->count + 1, 1))};
     self->connection->on_frame = on_probe_frame;

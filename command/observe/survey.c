@@ -4,6 +4,7 @@
 #include "common/output.h"
 #include "parked/parked.h"
 #include "setup/declare.h"
+#include "topology/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -441,7 +442,7 @@ static void examine_dead_letter_exchange(doctor *self, const bh_topology *topolo
         if (it.kind != BH_DECLARE_EXCHANGE || strcmp(it.name.data, to) != 0)
             continue;
         snprintf(what, sizeof what, "Work queue \"%s\" dead-letters to exchange \"%s\".",
-                 bh_topology_queue(topology).data, to);
+                 bh__topology_queue(topology).data, to);
         doctor_find(self, 1, what,
                     "A message that a consumer rejects comes back at once, without an attempt, or is unroutable.",
                     "remove its dead letter exchange; 'backhop relay' retries for consumers that can only reject");
@@ -477,7 +478,7 @@ static int has_quorum_waits(const bh_topology *topology)
             is_quorum |= strcmp(each->name.data, "x-queue-type") == 0 && strcmp(each->string.data, "quorum") == 0;
             is_wait |= strcmp(each->name.data, "x-dead-letter-exchange") == 0;
         }
-        if (is_quorum && is_wait && strcmp(it.name.data, bh_topology_queue(topology).data) != 0)
+        if (is_quorum && is_wait && strcmp(it.name.data, bh__topology_queue(topology).data) != 0)
             return 1;
     }
     return 0;
@@ -495,7 +496,7 @@ static void examine_priorities(doctor *self, const bh_topology *topology, const 
     if (!connection_is_at_least(self->connection, 4, 0) || connection_is_at_least(self->connection, 4, 3) ||
         json_integer_value(most) <= NORMAL || !has_quorum_waits(topology))
         return;
-    snprintf(what, sizeof what, "Work queue \"%s\" has x-max-priority %lld.", bh_topology_queue(topology).data,
+    snprintf(what, sizeof what, "Work queue \"%s\" has x-max-priority %lld.", bh__topology_queue(topology).data,
              (long long)json_integer_value(most));
     doctor_find(self, 0, what,
                 "On RabbitMQ 4.0 to 4.2, retries with a priority above 4 delay all other retries of their wait queue.",
@@ -523,7 +524,7 @@ static int examine_queue(doctor *self, const bh_topology *topology, const depth 
         examine_kind(self, queue, found);
     if (queue->kind == DEPTH_WORK)
         examine_priorities(self, topology, found);
-    if (queue->kind == DEPTH_WORK && bh_topology_strategy(topology) != BH_STRATEGY_REJECT)
+    if (queue->kind == DEPTH_WORK && bh__topology_strategy(topology) != BH_STRATEGY_REJECT)
         examine_dead_letter_exchange(self, topology, found);
     examine_arguments(self, queue, it, found);
     examine_policies(self, queue, found);
@@ -575,7 +576,7 @@ static int examine_binding(doctor *self, const bh_topology *topology, const bh_d
     snprintf(what, sizeof what, "%s \"%s\" is not bound to exchange \"%s\" with routing key \"%s\".",
              is_to_queue ? "Queue" : "Exchange", to, from, key);
     doctor_find_missing(self, topology, what,
-                        strcmp(to, bh_topology_queue(topology).data) == 0
+                        strcmp(to, bh__topology_queue(topology).data) == 0
                             ? "Its return binding is missing: retries wait, and then are unroutable."
                             : "Messages that need this binding are returned, or lost.");
     return EX_OK;
@@ -584,7 +585,7 @@ static int examine_binding(doctor *self, const bh_topology *topology, const bh_d
 static int is_of(const bh_topology *topology, const depth *queue)
 {
     bh_declaration it;
-    return find_declaration(topology, queue->name, &it) || strcmp(bh_topology_queue(topology).data, queue->name) == 0;
+    return find_declaration(topology, queue->name, &it) || strcmp(bh__topology_queue(topology).data, queue->name) == 0;
 }
 
 int survey_topology(doctor *self, const bh_topology *topology, const depths *seen)

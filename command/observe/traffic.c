@@ -3,6 +3,7 @@
 
 #include "common/output.h"
 #include "parked/parked.h"
+#include "topology/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +19,7 @@ static int is_shared(const bh_topology *topology, const char *exchange)
     bh_declaration it;
     for (size_t i = 0; bh_topology_declaration(topology, i, &it) == BH_OK; i++)
         if (it.kind == BH_DECLARE_BINDING && strcmp(it.source.data, exchange) == 0 &&
-            strcmp(it.name.data, bh_topology_queue(topology).data) == 0)
+            strcmp(it.name.data, bh__topology_queue(topology).data) == 0)
             return 1;
     return 0;
 }
@@ -101,7 +102,7 @@ void traffic_examine_exchange(doctor *self, const char *exchange, const json_t *
 static int examine_rejected(doctor *self, const bh_topology *topology)
 {
     static const char suffix[] = "unroutable"; /* behind the namespace and a dot */
-    bh_bytes unroutable = bh_topology_unroutable_queue(topology);
+    bh_bytes unroutable = bh__topology_unroutable_queue(topology);
     json_t *found = NULL;
     char name[300], what[TEXT], count[64];
     if (unroutable.size < sizeof suffix) /* strategy native */

@@ -2,6 +2,7 @@
 
 #include "common/output.h"
 #include "plan/internal.h"
+#include "delivery/internal.h"
 
 #include <backhop/adapter/delivery.h>
 #include <stdarg.h>
@@ -123,7 +124,7 @@ static json_t *value_of(const bh_delivery *delivery, size_t index, /* NOLINT(mis
 
 json_t *archive_headers(const bh_delivery *delivery)
 {
-    return list_of(delivery, 0, bh_delivery_value_count(delivery), 0);
+    return list_of(delivery, 0, bh__delivery_value_count(delivery), 0);
 }
 
 json_t *archive_properties(const bh_delivery *delivery)

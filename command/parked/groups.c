@@ -1,4 +1,5 @@
 #include "parked/groups.h"
+#include "history/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,7 +75,7 @@ int groups_add(groups *self, const char *queue, const bh_history *history, int64
     char kind[KIND_BYTES + 1], reason[32];
     bh_past past;
     bh_history_past(history, &past);
-    bh_bytes class = error_class(past.last_error), id = bh_history_id(history);
+    bh_bytes class = error_class(past.last_error), id = bh__history_id(history);
     int64_t first_ms = past.first_failure_ms, attempts = past.attempts;
     error_kind(kind, past.last_error);
     group_reason(reason, history);

@@ -2,6 +2,7 @@
 #include "parked/archive.h"
 #include "common/command.h"
 #include "parked/parked.h"
+#include "delivery/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -54,7 +55,7 @@ static const char *type_name(bh_type type)
 static void print_headers(const bh_delivery *delivery)
 {
     size_t ends[BH_DELIVERY_MAX_DEPTH + 1], depth = 0;
-    for (size_t i = 0; i < bh_delivery_value_count(delivery); i++) {
+    for (size_t i = 0; i < bh__delivery_value_count(delivery); i++) {
         bh_value header;
         bh_delivery_value(delivery, i, &header);
         while (depth > 0 && ends[depth - 1] <= i)

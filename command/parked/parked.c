@@ -5,6 +5,8 @@
 #include "parked/groups.h"
 #include "setup/declare.h"
 #include "worker/wire/content.h"
+#include "topology/internal.h"
+#include "history/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -114,7 +116,7 @@ static void name_queue(parked *self, const char *name)
     self->work_queue = copy_text((bh_bytes){name, strlen(name) - (ends_in(name, PARKED_SUFFIX) ? suffix : 0)});
     self->policy = parked_policy(&self->settings);
     self->topology = setup_topology(&self->settings, self->work_queue, self->policy);
-    self->queue = self->is_shared ? copy_text(bh_str(name)) : copy_text(bh_topology_parked_queue(self->topology));
+    self->queue = self->is_shared ? copy_text(bh_str(name)) : copy_text(bh__topology_parked_queue(self->topology));
 }
 
 /* Reads reason and kind of error of the message that --like names. */
@@ -219,7 +221,7 @@ void parked_show_progress(parked *self, const snapshot *shot, int is_last)
 
 const char *parked_id(const parked *self, char out[256])
 {
-    bh_bytes id = bh_history_id(self->history);
+    bh_bytes id = bh__history_id(self->history);
     snprintf(out, 256, "%.*s", (int)(id.size < 255 ? id.size : 255), id.data);
     return out;
 }

@@ -8,6 +8,8 @@
 #include "parked/replay.h"
 
 #include "common/command.h"
+#include "topology/internal.h"
+#include "history/internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -60,7 +62,7 @@ static void remember(void *data, uint64_t mark)
 static int is_again(const replay *self)
 {
     int64_t replays = replay_past(self).replays;
-    return replays > 0 && marks_have(&self->sent, mark_of(bh_history_id(self->on.history), replays));
+    return replays > 0 && marks_have(&self->sent, mark_of(bh__history_id(self->on.history), replays));
 }
 
 /* ------------------------------------------------------------------------------------------------------------ copies */
@@ -252,7 +254,7 @@ static void watch_waiting(replay *self)
     const policy_options *given = &self->options->policy;
     bh_policy *policy = given->file ? setup_policy(given) : parked_policy(&self->on.settings);
     bh_topology *topology = setup_topology(&self->on.settings, self->on.work_queue, policy);
-    bh_strategy strategy = bh_topology_strategy(topology);
+    bh_strategy strategy = bh__topology_strategy(topology);
     waiting_begin(&self->waits, self->on.broker, topology, policy);
     if (!given->file && (strategy == BH_STRATEGY_REJECT || strategy == BH_STRATEGY_NATIVE))
         self->waits.parked_ms = -1; /* parked_policy makes no default policy for these */

@@ -3,6 +3,7 @@
 #include "base/memory.h"
 #include "common/options.h"
 #include "common/output.h"
+#include "history/internal.h"
 
 #include <ctype.h>
 #include <math.h>
@@ -222,7 +223,7 @@ static int fits(const condition *self, const bh_delivery *delivery, const bh_his
     int64_t first_ms = past.first_failure_ms;
     switch (self->field) {
     case ID:
-        return fits_text(self, bh_history_id(history));
+        return fits_text(self, bh__history_id(history));
     case ERROR:
         return fits_text(self, past.last_error);
     case KIND:
@@ -232,13 +233,13 @@ static int fits(const condition *self, const bh_delivery *delivery, const bh_his
     case REASON:
         return fits_text(self, past.parked);
     case EXCHANGE:
-        return fits_text(self, bh_history_exchange(history));
+        return fits_text(self, bh__history_exchange(history));
     case ROUTING_KEY:
-        return fits_text(self, bh_history_routing_key(history));
+        return fits_text(self, bh__history_routing_key(history));
     case HEADER:
         return fits_header(self, delivery);
     case ATTEMPTS:
-        return fits_number(self->operation, bh_history_attempts(history), self->number);
+        return fits_number(self->operation, bh__history_attempts(history), self->number);
     case REPLAYS:
         return fits_number(self->operation, past.replays, self->number);
     case AGE:

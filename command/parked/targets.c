@@ -1,4 +1,5 @@
 #include "parked/targets.h"
+#include "topology/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@ static bh_status bind_return(connection *broker, const bh_topology *topology)
     bh_status status = connection_open_channel(broker, CHANNEL_CALL);
     bh_declaration each;
     for (size_t i = 0; status == BH_OK && bh_topology_declaration(topology, i, &each) == BH_OK; i++) {
-        if (each.kind != BH_DECLARE_BINDING || !bh__same(each.name, bh_topology_queue(topology)) ||
+        if (each.kind != BH_DECLARE_BINDING || !bh__same(each.name, bh__topology_queue(topology)) ||
             !bh__same(each.type, bh_str("queue")))
             continue;
         amqp_queue_bind_t bind = {.queue = bh__to_amqp(each.name),
@@ -102,7 +103,7 @@ static void build(const targets *self, target *made)
         return;
     bh_policy *policy = parked_policy(&self->from->settings);
     bh_topology *topology = setup_topology(&self->from->settings, made->name, policy);
-    if (connection_look(broker, bh_topology_parked_queue(topology).data, &ready, NULL) == BH_OK &&
+    if (connection_look(broker, bh__topology_parked_queue(topology).data, &ready, NULL) == BH_OK &&
         bind_return(broker, topology) == BH_OK) {
         made->policy = policy;
         made->topology = topology;

@@ -3,6 +3,7 @@
 #include "common/output.h"
 #include "common/policies.h"
 #include "relay/internal.h"
+#include "topology/internal.h"
 
 #include <string.h>
 #include <sysexits.h>
@@ -51,7 +52,7 @@ int rejections_check(const bh__relay *relay, const char *url, const broker_optio
         if (!name || !bh__relay_find(relay, bh_str(name)))
             continue;
         policies_apply(&all, queue);
-        lost += !arrives(queue, name, bh_topology_queue(relay->topology).data);
+        lost += !arrives(queue, name, bh__topology_queue(relay->topology).data);
     }
     json_decref(queues);
     policies_free(&all);

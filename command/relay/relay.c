@@ -297,16 +297,20 @@ static bh_worker *make_worker(const bh__relay *relay, const relay_options *o)
         exit(complain_status(status, bh_str("")));
     for (size_t i = 0; status == BH_OK && i < o->uris.count; i++)
         status = bh_worker_add_uri(worker, bh_str(o->uris.items[i]));
-    if (status == BH_OK && o->ca_file)
-        status = bh_worker_set_ca_file(worker, bh_str(o->ca_file));
-    if (status == BH_OK && (o->cert || o->key))
-        status = bh_worker_set_client_certificate(worker, bh_str(o->cert ? o->cert : ""), bh_str(o->key ? o->key : ""));
-    if (status == BH_OK && o->prefetch)
-        status = bh_worker_set_prefetch(worker, o->prefetch_count);
-    if (status == BH_OK && o->verbose)
-        status = bh_worker_set_event(worker, BH_EVENT_RETRIED, 1);
-    if (status == BH_OK && o->verbose)
-        status = bh_worker_set_event(worker, BH_EVENT_DROPPED, 1);
+    bh_worker_settings settings;
+    bh_worker_defaults(&settings);
+    settings.ca_file = bh_str(o->ca_file ? o->ca_file : "");
+    settings.cert = bh_str(o->cert ? o->cert : "");
+    settings.key = bh_str(o->key ? o->key : "");
+    settings.prefetch = o->prefetch ? o->prefetch_count : BH__RELAY_PREFETCH;
+    settings.emits[BH_EVENT_RETRIED] |= o->verbose;
+    settings.emits[BH_EVENT_DROPPED] |= o->verbose;
+    if (o->check) {
+        settings.mode = BH_MODE_VERIFY;
+        settings.prefetch = 0; /* consumes nothing */
+    }
+    if (status == BH_OK)
+        status = bh_worker_set(worker, &settings);
     if (status != BH_OK)
         options_refuse("%s", bh_worker_error(worker).data);
     return worker;
@@ -362,8 +366,6 @@ static int check_rejections(const bh__relay *relay, const relay_options *o)
 static int check(bh_worker *worker, const bh__relay *relay, const relay_options *o)
 {
     finding found = {.status = BH_ERR_STATE};
-    bh_worker_set_mode(worker, BH_MODE_VERIFY);
-    bh_worker_set_prefetch(worker, 0); /* consumes nothing */
     bh_worker_run(worker, NULL, look_on, &found);
     int code = found.status == BH_OK ? EX_OK : complain_status(found.status, bh_str(found.text));
     free(found.text);

@@ -13,14 +13,14 @@ enum { MOST_ATTEMPTS = 1000, UNLIMITED_ATTEMPTS = 20 };
 static void add_rungs(text_table *out, const bh_topology *topology, const bh_policy *policy, int64_t attempt)
 {
     char text[1024] = "", time[TIME_TEXT];
-    bh_rungs all;
-    bh_topology_rungs(topology, &all);
-    for (size_t i = 0; i < all.count; i++) {
+    bh_topology_view all;
+    bh_topology_read(topology, &all);
+    for (size_t i = 0; i < all.rung_count; i++) {
         double share = bh_topology_share(topology, policy, attempt, i);
         size_t used = strlen(text);
         if (share >= 0.005)
-            snprintf(text + used, sizeof text - used, "%s%s %.0f %%", used ? ", " : "", show_duration(time, all.ms[i]),
-                     share * 100);
+            snprintf(text + used, sizeof text - used, "%s%s %.0f %%", used ? ", " : "",
+                     show_duration(time, all.rungs_ms[i]), share * 100);
     }
     table_add(out, "%s", text);
 }
@@ -28,12 +28,13 @@ static void add_rungs(text_table *out, const bh_topology *topology, const bh_pol
 static json_t *rungs_json(const bh_topology *topology, const bh_policy *policy, int64_t attempt)
 {
     json_t *rungs = must(json_array());
-    bh_rungs all;
-    bh_topology_rungs(topology, &all);
-    for (size_t i = 0; i < all.count; i++) {
+    bh_topology_view all;
+    bh_topology_read(topology, &all);
+    for (size_t i = 0; i < all.rung_count; i++) {
         double share = bh_topology_share(topology, policy, attempt, i);
         if (share > 0)
-            json_array_append_new(rungs, json_pack("{s:I, s:f}", "delay_ms", (json_int_t)all.ms[i], "share", share));
+            json_array_append_new(rungs,
+                                  json_pack("{s:I, s:f}", "delay_ms", (json_int_t)all.rungs_ms[i], "share", share));
     }
     return rungs;
 }
@@ -52,9 +53,9 @@ static void print_all_json(const bh_topology *topology, const bh_policy *policy,
 
 static void print_table(const bh_topology *topology, const bh_policy *policy, int64_t failures)
 {
-    bh_rungs all;
-    bh_topology_rungs(topology, &all);
-    int has_rungs = all.count > 0;
+    bh_topology_view all;
+    bh_topology_read(topology, &all);
+    int has_rungs = all.rung_count > 0;
     text_table out = {.columns = has_rungs ? 6 : 5};
     char time[TIME_TEXT];
     static const char *const titles[] = {"failure", "delay from", "mean", "to", "since the first", "wait queues"};

@@ -160,13 +160,15 @@ static bh_status fail(world *self, mail failed)
     if (status != BH_OK)
         return status;
     self->out->failed_calls++;
-    if (bh_plan_action(self->plan) == BH_ACTION_PARK) {
+    bh_planned plan;
+    bh_plan_read(self->plan, &plan);
+    if (plan.action == BH_ACTION_PARK) {
         self->out->parked++;
         return BH_OK;
     }
     failed.attempts++;
     failed.first_failure_ms = failed.first_failure_ms < 0 ? self->now_ms : failed.first_failure_ms;
-    int64_t delay_ms = bh_plan_delay_ms(self->plan);
+    int64_t delay_ms = plan.delay_ms;
     if (delay_ms == 0) /* reject, native: the broker waits, as the preview has it */
         delay_ms = bh__topology_mean_ms(self->topology, self->policy, failed.attempts);
     failed.delay_ms = delay_ms;

@@ -261,7 +261,7 @@ static int on_broker(int count, char **arguments, bh_mode mode, const char *intr
     const option_rule rules[] = {PURE_OPTIONS(&self), BROKER_OPTIONS(&self.broker), JSON_OPTION(&self.json)};
     made it = make(&self, count, arguments, rules, sizeof rules / sizeof rules[0], intro);
     check_names(it.topology);
-    const char *queue = bh_topology_queue(it.topology).data,
+    const char *queue = bh__topology_queue(it.topology).data,
                *done = mode == BH_MODE_CREATE ? "declared" : "as it has to be";
     connection *broker;
     bh__report report = {.status = BH_OK};

@@ -291,29 +291,29 @@ words_result words_set_topology(bh_topology *topology, const char *name, const c
     static const char *const types[] = {"quorum", "classic"};
     static const char *const series[] = {"R5", "R10", "R20", "R40"};
     static const bh_series numbers[] = {BH_SERIES_R5, BH_SERIES_R10, BH_SERIES_R20, BH_SERIES_R40};
-    bh_status status = BH_OK;
+    bh_topology_view made;
+    bh_topology_read(topology, &made);
+    bh_topology_settings *settings = &made.settings;
     int64_t value = 0;
     if (strcmp(name, "strategy") == 0) {
-        if ((value = words_find(name, text, strategies, 5, error)) >= 0)
-            status = bh_topology_set_strategy(topology, (bh_strategy)value);
+        settings->strategy = (bh_strategy)(value = words_find(name, text, strategies, 5, error));
     } else if (strcmp(name, "queue-type") == 0) {
-        if ((value = words_find(name, text, types, 2, error)) >= 0)
-            status = bh_topology_set_queue_type(topology, (bh_queue_type)value);
+        settings->queue_type = (bh_queue_type)(value = words_find(name, text, types, 2, error));
     } else if (strcmp(name, "work-queue") == 0) {
-        if ((value = words_find(name, text, types, 2, error)) >= 0)
-            status = bh_topology_set_work_queue_type(topology, (bh_queue_type)value);
+        settings->declares_work_queue = 1;
+        settings->work_queue_type = (bh_queue_type)(value = words_find(name, text, types, 2, error));
     } else if (strcmp(name, "series") == 0) {
-        if ((value = words_find(name, text, series, 4, error)) >= 0)
-            status = bh_topology_set_series(topology, numbers[value]);
+        value = words_find(name, text, series, 4, error);
+        settings->series = numbers[value < 0 ? 0 : value];
     } else if (strcmp(name, "stripes") == 0) {
         value = words_number(name, text, 1, BH_TOPOLOGY_MOST_STRIPES, &value, error) ? value : -1;
-        if (value > 0)
-            status = bh_topology_set_stripes(topology, (int)value);
+        settings->stripes = value;
     } else if (strcmp(name, "namespace") == 0) {
-        status = bh_topology_set_namespace(topology, bh_str(text));
+        settings->name_space = bh_str(text);
     } else {
         return WORDS_UNKNOWN;
     }
+    bh_status status = value < 0 ? BH_OK : bh_topology_set(topology, settings); /* else the word is refused */
     if (status == BH_ERR_NAME)
         refuse(error, "namespace: '%s' is empty, too long, no UTF-8 or begins with amq.", text);
     else if (status != BH_OK)

@@ -88,15 +88,15 @@ static const char *refuse(const char *field, const char *text)
 static void add_rungs(const bh_topology *topology, const bh_policy *policy, int64_t failure)
 {
     const char *between = "";
-    bh_rungs all;
-    bh_topology_rungs(topology, &all);
+    bh_topology_view all;
+    bh_topology_read(topology, &all);
     add(", \"rungs\": [");
-    for (size_t i = 0; i < all.count; i++) {
+    for (size_t i = 0; i < all.rung_count; i++) {
         double share = bh_topology_share(topology, policy, failure, i);
         if (share <= 0)
             continue;
         add("%s{", between);
-        add_span("delay", all.ms[i]);
+        add_span("delay", all.rungs_ms[i]);
         add(", \"share\": %.6f, \"percent\": \"%s%.0f %%\"}", share, share < 0.005 ? "less than " : "",
             share < 0.005 ? 1.0 : share * 100);
         between = ", ";
@@ -147,16 +147,17 @@ static void add_end(const bh_topology *topology, const bh_policy *policy, const 
 static void add_queues(const bh_topology *topology)
 {
     char first[BH_DURATION_ROOM], last[BH_DURATION_ROOM], text[256];
-    bh_rungs all;
-    bh_topology_rungs(topology, &all);
+    bh_topology_view all;
+    bh_topology_read(topology, &all);
     snprintf(text, sizeof text, "This strategy has no ladder. The delays are those of the formula.");
-    if (bh_topology_strategy(topology) == BH_STRATEGY_LADDER && all.count == 0)
+    if (all.settings.strategy == BH_STRATEGY_LADDER && all.rung_count == 0)
         snprintf(text, sizeof text, "The policy has no retry, so it needs no wait queue.");
-    if (all.count == 1)
-        snprintf(text, sizeof text, "The policy needs one rung, of %s.", bh_duration_text(all.ms[0], first).data);
-    if (all.count > 1)
-        snprintf(text, sizeof text, "The policy needs %zu rungs, from %s to %s. Each is one wait queue.", all.count,
-                 bh_duration_text(all.ms[0], first).data, bh_duration_text(all.ms[all.count - 1], last).data);
+    if (all.rung_count == 1)
+        snprintf(text, sizeof text, "The policy needs one rung, of %s.", bh_duration_text(all.rungs_ms[0], first).data);
+    if (all.rung_count > 1)
+        snprintf(text, sizeof text, "The policy needs %zu rungs, from %s to %s. Each is one wait queue.",
+                 all.rung_count, bh_duration_text(all.rungs_ms[0], first).data,
+                 bh_duration_text(all.rungs_ms[all.rung_count - 1], last).data);
     add(", \"queues\": ");
     add_text(text);
 }

@@ -173,9 +173,11 @@ static int choose_policy(bh_policy *policy)
 /* Messages wait in the ladder, the default. The work queue is declared too, as a quorum queue. */
 static int choose_topology(bh_topology *topology, const char *queue, bh_policy *policy)
 {
-    return bh_topology_set_namespace(topology, bh_str(queue)) == BH_OK &&
-           bh_topology_set_work_queue_type(topology, BH_QUEUE_QUORUM) == BH_OK &&
-           bh_topology_build(topology, policy) == BH_OK;
+    bh_topology_settings settings;
+    bh_topology_defaults(&settings);
+    settings.name_space = bh_str(queue);
+    settings.declares_work_queue = 1;
+    return bh_topology_set(topology, &settings) == BH_OK && bh_topology_build(topology, policy) == BH_OK;
 }
 
 /* Opens after three failures in a row. Then one event at a time probes the API, and others wait. */
@@ -212,9 +214,13 @@ static int consumer_open(struct consumer *self, const char *queue, int has_break
     if (!choose_topology(self->topology, queue, self->policy))
         return fail("the topology", bh_topology_error(self->topology));
     bh_status status = bh_worker_new(&self->worker, self->policy, self->topology);
-    if (status == BH_OK && has_breaker)
-        status = bh_worker_set_breaker(self->worker, self->breaker);
-    return status == BH_OK || fail("the worker", bh_status_text(status));
+    if (status != BH_OK)
+        return fail("the worker", bh_status_text(status));
+    bh_worker_settings settings;
+    bh_worker_defaults(&settings);
+    settings.breaker = self->breaker;
+    settings.emits[BH_EVENT_RETRIED] = 1;
+    return bh_worker_set(self->worker, &settings) == BH_OK || fail("the worker", bh_worker_error(self->worker));
 }
 
 static void consumer_close(struct consumer *self)
@@ -255,8 +261,7 @@ static void take_events(struct consumer *self)
 static int consumer_start(struct consumer *self, const char *url)
 {
     bh_health health;
-    if (bh_worker_set_event(self->worker, BH_EVENT_RETRIED, 1) != BH_OK ||
-        bh_worker_add_uri(self->worker, bh_str(url)) != BH_OK || bh_worker_start(self->worker) != BH_OK)
+    if (bh_worker_add_uri(self->worker, bh_str(url)) != BH_OK || bh_worker_start(self->worker) != BH_OK)
         return fail("the worker", bh_worker_error(self->worker));
     for (int64_t end_ms = elapsed_ms() + CONNECT_MS; !interrupted && elapsed_ms() < end_ms; poll(NULL, 0, 20)) {
         take_events(self);
@@ -270,9 +275,12 @@ static int consumer_start(struct consumer *self, const char *url)
 /* Compares a delivery with the published event. Backhop only adds headers. */
 static int is_as_published(const struct consumer *self, const bh_message *taken, const struct event *event)
 {
+    bh_delivery_view seen;
+    bh_past past;
+    bh_delivery_read(self->delivery, &seen);
+    bh_history_past(self->history, &past);
     return strcmp(bh_message_body(taken).data, event->path) == 0 &&
-           strcmp(bh_delivery_routing_key(self->delivery).data, event->routing_key) == 0 &&
-           strcmp(bh_history_exchange(self->history).data, ARTICLES) == 0 &&
+           strcmp(seen.routing_key.data, event->routing_key) == 0 && strcmp(past.exchange.data, ARTICLES) == 0 &&
            strcmp(bh_delivery_property(self->delivery, BH_PROPERTY_CONTENT_TYPE).data, "text/plain") == 0;
 }
 
@@ -409,7 +417,9 @@ static int site_clear(struct site *self, const bh_topology *topology)
 
     amqp_exchange_delete(self->broker, channel, amqp_cstring_bytes(ARTICLES), 0);
     amqp_queue_delete(self->broker, channel, amqp_cstring_bytes(SEARCH_INDEX), 0, 0);
-    for (size_t i = bh_topology_count(topology); i-- > 0;) {
+    bh_topology_view made;
+    bh_topology_read(topology, &made);
+    for (size_t i = made.declaration_count; i-- > 0;) {
         bh_topology_declaration(topology, i, &each);
         if (each.kind == BH_DECLARE_QUEUE)
             amqp_queue_delete(self->broker, channel, bh__to_amqp(each.name), 0, 0);
@@ -496,12 +506,13 @@ static int site_read_index(struct site *self)
 /* Empties a parked queue, as an operator does, and prints why each message is there. */
 static int site_read_parked(struct site *self, struct consumer *consumer)
 {
-    bh_bytes queue = bh_topology_parked_queue(consumer->topology);
+    bh_topology_view made;
+    bh_topology_read(consumer->topology, &made);
     amqp_message_t message;
     int got;
 
-    printf("\n parked in %s\n", queue.data);
-    for (; (got = site_get(self, queue.data, &message)) == 1; amqp_destroy_message(&message)) {
+    printf("\n parked in %s\n", made.parked_queue.data);
+    for (; (got = site_get(self, made.parked_queue.data, &message)) == 1; amqp_destroy_message(&message)) {
         int i = find_event(bh__from_amqp(message.properties.message_id));
         const amqp_field_value_t *reason = header(&message, "backhop-parked"),
                                  *error = header(&message, "backhop-error"),

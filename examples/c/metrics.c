@@ -88,7 +88,10 @@ int main(int count, char **words)
     if (bh_policy_new(&policy) != BH_OK || bh_topology_new(&topology, bh_str("cdn-purge")) != BH_OK ||
         bh_metrics_new(&metrics) != BH_OK)
         return EXIT_FAILURE;
-    bh_topology_set_work_queue_type(topology, BH_QUEUE_QUORUM);
+    bh_topology_settings settings;
+    bh_topology_defaults(&settings);
+    settings.declares_work_queue = 1;
+    bh_topology_set(topology, &settings);
     bh_topology_build(topology, policy);
     bh_metrics_add_error_type(metrics, bh_str("QueueFull")); /* any other is _OTHER */
     if (bh_worker_new(&worker, policy, topology) != BH_OK)

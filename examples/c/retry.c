@@ -48,7 +48,10 @@ int main(void)
 
     if (bh_policy_new(&policy) != BH_OK || bh_topology_new(&topology, bh_str("cdn-purge")) != BH_OK)
         return EXIT_FAILURE;
-    bh_topology_set_work_queue_type(topology, BH_QUEUE_QUORUM); /* declare the work queue too */
+    bh_topology_settings settings;
+    bh_topology_defaults(&settings);
+    settings.declares_work_queue = 1;
+    bh_topology_set(topology, &settings);
     bh_topology_build(topology, policy);
     if (bh_worker_new(&worker, policy, topology) != BH_OK)
         return EXIT_FAILURE;

@@ -148,7 +148,7 @@ class Breaker {
 
   /** Throws a StrategyError if messages of this topology cannot wait for a key. */
   _checkServed (topology) {
-    if (!this.hasKey || topology[NATIVE].defers()) return
+    if (!this.hasKey || topology._defers) return
     throw new StrategyError(
       `the breaker "${this.#name}" has a key, and with the strategy ${topology.strategy} no message can wait without ` +
       'an attempt: use the strategy ladder, or a Breaker without a key'

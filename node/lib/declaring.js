@@ -12,6 +12,7 @@ const { check, errorOf, made } = require('./errors')
 const { NATIVE } = require('./native')
 const { declarationOf } = require('./topology')
 
+const REFUSALS = numbers('BH_REFUSAL_')
 const MODES = numbers('BH_MODE_')
 
 const declared = new WeakMap() // by connection
@@ -100,13 +101,13 @@ class Declaring {
   }
 
   /**
-   * Returns an Error that says how the topology is used wrongly, or undefined.
+   * Returns an Error that explains a refusal after all was declared, or undefined.
    *
-   * question: the core's function, as 'refuse_consumer', which is called with `args`
+   * refusal: a name of REFUSALS; code, text, of: see bh_declaring_explain
    */
-  diagnosis (question, ...args) {
+  diagnosis (refusal, { code = 0, text = '', of = '' }) {
     const native = made(c.bh_declaring_new(this.#topology[NATIVE], c.BH_DIALECT_NODE))
-    native[question](...args)
+    native.explain(REFUSALS[refusal], code, text, of)
     return native.status() ? errorOf(native.status(), native.error()) : undefined
   }
 

@@ -88,7 +88,7 @@ class Plan {
   }
 
   get deferrals () {
-    return this.#native().deferrals()
+    return this.#native().read()[2]
   }
 
   get delay () {

@@ -24,6 +24,8 @@ const TOPOLOGY = [ // options that a retrier and a worker have too
 const OPTIONS = [...TOPOLOGY, 'policies']
 
 class Topology {
+  #view // what the core has of it
+
   constructor (options = {}) {
     const {
       queue, policy = new Policy(), strategy = 'ladder', queueType = 'quorum', namespace, series = 10, stripes = 1,
@@ -35,20 +37,22 @@ class Topology {
     const native = this[NATIVE] = made(
       c.bh_topology_new(isText(queue, 'queue')), unusable('queue', queue), InvalidNameError
     )
-    check(native.set_strategy(numberOf(STRATEGIES, strategy, 'strategy')))
-    check(native.set_queue_type(numberOf(QUEUE_TYPES, queueType, 'queueType')))
-    if (namespace !== undefined) this.#check(native.set_namespace(isText(namespace, 'namespace')))
     if (!SERIES.includes(series)) refuse('series', series, `one of ${SERIES.join(', ')}`)
-    check(native.set_series(series))
-    check(native.set_stripes(whole(stripes, 'stripes', 1, MOST_STRIPES)))
-    if (workQueue !== undefined) check(native.set_work_queue_type(numberOf(QUEUE_TYPES, workQueue, 'workQueue')))
+    this.#check(native.set(
+      numberOf(STRATEGIES, strategy, 'strategy'), numberOf(QUEUE_TYPES, queueType, 'queueType'),
+      Number(namespace !== undefined), namespace === undefined ? '' : isText(namespace, 'namespace'), series,
+      whole(stripes, 'stripes', 1, MOST_STRIPES), Number(workQueue !== undefined),
+      numberOf(QUEUE_TYPES, workQueue === undefined ? 'quorum' : workQueue, 'workQueue')
+    ))
     for (const [name, value] of argumentsOf(workQueueArguments)) {
       const isNumber = typeof value === 'number' || typeof value === 'bigint'
       check(isNumber ? native.add_work_queue_int(name, value) : native.add_work_queue_string(name, value))
     }
     for (const each of further) this.#check(native.add_policy(each[NATIVE]))
     this.#check(native.build(policy[NATIVE]))
-    this.declarations = Object.freeze(range(native.count()).map(i => declarationOf(native.declaration(i))))
+    const [name, parkedQueue, unroutableQueue, worstLateness, rungs, count, defers, strategyNumber] = native.read()
+    this.#view = { name, parkedQueue, unroutableQueue, worstLateness, rungs, defers, strategyNumber }
+    this.declarations = Object.freeze(range(count).map(i => declarationOf(native.declaration(i))))
   }
 
   #check (status) {
@@ -56,23 +60,33 @@ class Topology {
   }
 
   get queue () {
-    return this[NATIVE].queue()
+    return this.#view.name
   }
 
   get strategy () {
-    return STRATEGY_NAMES.get(this[NATIVE].strategy())
+    return STRATEGY_NAMES.get(this.#view.strategyNumber)
   }
 
   get parkedQueue () {
-    return this[NATIVE].parked_queue()
+    return this.#view.parkedQueue
+  }
+
+  /** The queue of messages that came back to no queue; '' for the strategy native. Private. */
+  get _unroutableQueue () {
+    return this.#view.unroutableQueue
+  }
+
+  /** Whether a message can wait without an attempt. Private. */
+  get _defers () {
+    return this.#view.defers === 1
   }
 
   get worstLateness () {
-    return this[NATIVE].worst_lateness_ms()
+    return this.#view.worstLateness
   }
 
   get rungs () {
-    return this[NATIVE].rungs()[0]
+    return [...this.#view.rungs]
   }
 
   row (attempt) {

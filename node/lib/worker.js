@@ -18,6 +18,7 @@ const {
 const { EACH_MESSAGE, Emitter } = require('./observe/emitter')
 const { endOf } = require('./observe/event')
 const { Health } = require('./health')
+const { setHistory } = require('./history')
 const { limitOf, limited } = require('./limit')
 const { Message, idOf, stopping } = require('./message')
 const { NATIVE } = require('./native')
@@ -55,6 +56,7 @@ const BREAKERS = new FinalizationRegistry(() => {}) // keeps a worker's breaker 
 
 class Worker extends EventEmitter {
   #native
+  #settings // of the core's worker, but the last one: whether it emits retries
   #topology
   #concurrency
   #choice
@@ -106,26 +108,21 @@ class Worker extends EventEmitter {
       c.bh_worker_new(this.#topology.policy[NATIVE], this.#topology[NATIVE]), NO_LIBRABBITMQ, NoLibrabbitmqError
     )
     for (const uri of addresses) this.#check(native.add_uri(uri))
-    if (caFile !== undefined) this.#check(native.set_ca_file(text(caFile, 'caFile', 'the path of a PEM file')))
-    if (cert !== undefined || key !== undefined) {
-      this.#check(native.set_client_certificate(
-        cert === undefined ? '' : text(cert, 'cert', 'the path of a PEM file'),
-        key === undefined ? '' : text(key, 'key', 'the path of a PEM file')))
-    }
-    this.#check(native.set_mode(numberOf(MODES, mode, 'mode')))
-    this.#check(native.set_prefetch(prefetch))
+    if (breaker !== undefined) this.#keepBreaker(instance(breaker, Breaker, 'breaker'))
+    if (legacyCounter !== undefined) text(legacyCounter, 'legacyCounter', 'the name of a header')
+    const history = made(c.bh_history_new())
+    setHistory(history, { legacyCounter, waitQueues: texts(waitQueues, 'waitQueues') })
     this.#mostFailures = prefetch + c.BH_WORKER_MOST_EVENTS
     this.#timeout = limitOf(timeout)
-    this.#check(native.set_handler_timeout_ms(this.#timeout ?? 0))
-    this.#check(native.set_timeouts_ms(
+    this.#settings = [
+      numberOf(MODES, mode, 'mode'), prefetch,
       milliseconds(connectTimeout, 'connectTimeout', { least: 1, most: LONGEST_MS }),
-      milliseconds(confirmTimeout, 'confirmTimeout', { least: 1, most: LONGEST_MS })
-    ))
-    if (backOff !== undefined) this.#check(native.set_back_off(instance(backOff, Policy, 'backOff')[NATIVE]))
-    if (legacyCounter !== undefined) {
-      this.#check(native.set_legacy_counter(text(legacyCounter, 'legacyCounter', 'the name of a header')))
-    }
-    for (const waitQueue of texts(waitQueues, 'waitQueues')) this.#check(native.add_wait_queue(waitQueue))
+      milliseconds(confirmTimeout, 'confirmTimeout', { least: 1, most: LONGEST_MS }),
+      this.#timeout ?? 0, backOff === undefined ? null : instance(backOff, Policy, 'backOff')[NATIVE], history,
+      pathOf(caFile, 'caFile'), pathOf(cert, 'cert'), pathOf(key, 'key'),
+      this.#breaker && !this.#breaker.hasKey ? this.#breaker[NATIVE] : null, Number(flag(failFast, 'failFast'))
+    ]
+    this.#check(native.set(...this.#settings, 0))
     this.#retryEvents = flag(retryEvents, 'retryEvents')
     this.#health = new Health(true, health => native.state(health))
     this.#emitter = new Emitter(this.#topology.queue, onEvent, {
@@ -134,16 +131,12 @@ class Worker extends EventEmitter {
       countFor: metrics => this.#countFor(metrics)
     })
     this.on('newListener', name => { this.#isListened ||= EACH_MESSAGE.includes(name) })
-    this.#check(native.set_fail_fast(Number(flag(failFast, 'failFast'))))
-    if (breaker !== undefined) this.#setBreaker(instance(breaker, Breaker, 'breaker'))
   }
 
-  #setBreaker (breaker) {
+  #keepBreaker (breaker) {
     breaker._checkServed(this.#topology)
     this.#breaker = breaker
-    if (breaker.hasKey) return
-    BREAKERS.register(this.#native, breaker)
-    this.#check(this.#native.set_breaker(breaker[NATIVE]))
+    if (!breaker.hasKey) BREAKERS.register(this.#native, breaker)
   }
 
   #check (status) {
@@ -192,10 +185,7 @@ class Worker extends EventEmitter {
     const taken = typeof signals === 'boolean' ? (signals ? SIGNALS : []) : texts(signals, 'signals').map(caught)
     if (this.#watch) throw new StateError('the worker runs already')
     this.#emitsRetries = this.#retryEvents || this.#isObserved
-    // The core refuses it while the worker runs.
-    for (const kind of [c.BH_EVENT_RETRIED, c.BH_EVENT_DEFERRED]) {
-      this.#check(this.#native.set_event(kind, Number(this.#emitsRetries)))
-    }
+    this.#check(this.#native.set(...this.#settings, Number(this.#emitsRetries)))
     this.#failures.clear()
     this.#check(this.#native.start())
     this.#stopping = stopping()
@@ -513,6 +503,11 @@ function caught (name) {
 /** Returns whether handlers were still running at the end of a drain. */
 function isLate (failure) {
   return failure instanceof WaitTimeoutError
+}
+
+/** Returns the path of a PEM file; '' if it is not given. */
+function pathOf (path, name) {
+  return path === undefined ? '' : text(path, name, 'the path of a PEM file')
 }
 
 /** Returns the time limit of a drain, in ms. */

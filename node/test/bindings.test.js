@@ -13,8 +13,11 @@ const NOUNS = [
   'delivery', 'history', 'successes', 'policy', 'breaker', 'flow', 'subscription', 'silence', 'calls', 'plan',
   'topology', 'declared', 'declaring', 'ledger', 'message', 'worker', 'event', 'log', 'metrics', 'health'
 ]
-// add_work_queue_int and push_int call the first two; the last one blocks, and calls back.
-const LEFT_OUT = ['bh_delivery_push', 'bh_topology_add_work_queue_argument', 'bh_worker_run']
+// push_int, exchange, add_work_queue_int and set call these; the last one blocks, and calls back.
+const LEFT_OUT = [
+  'bh_delivery_push', 'bh_delivery_read', 'bh_silence_read', 'bh_topology_add_work_queue_argument',
+  'bh_topology_defaults', 'bh_worker_defaults', 'bh_worker_run'
+]
 
 function * matches (pattern) {
   const headers = readdirSync(HEADERS, { recursive: true }).filter(name => name.endsWith('.h'))

@@ -37,8 +37,8 @@ vectors.cases('topology/declaring', given => {
     native.refuse(refusal[3], refusal[4])
   }
   if (given.then) {
-    const [call, ...args] = given.then
-    native[call](...args)
+    const [refusal, ...args] = given.then
+    native.explain(c[`BH_REFUSAL_${refusal.toUpperCase().replace('-', '_')}`], ...args)
   }
   const { status: end = 'BH_OK', text, error = [], steps } = given.expect
   assert.equal(c.bh_status_name(native.status()), end)

@@ -35,6 +35,10 @@ NOUNS = (
     "health",
 )
 LEFT_OUT = {
+    "bh_delivery_read",  # Delivery.exchange and the like call it
+    "bh_silence_read",  # Silence.due_ms and the like call it
+    "bh_topology_defaults",  # Topology.set calls it
+    "bh_worker_defaults",  # Worker.set calls it
     "bh_worker_run",  # it blocks, and calls back
     "bh_delivery_push",  # push_int and the like call it
     "bh_topology_add_work_queue_argument",  # add_work_queue_string and add_work_queue_int call it

@@ -51,8 +51,9 @@ def test_a_vector(case: vectors.Case) -> None:
         if refusal:
             c.Declaring_refuse(handle, *refusal)
     if "then" in case:
-        call, *arguments = case["then"]
-        getattr(c, f"Declaring_{call}")(handle, *arguments)
+        refusal, *arguments = case["then"]
+        name = refusal.upper().replace("-", "_")
+        c.Declaring_explain(handle, getattr(c, f"BH_REFUSAL_{name}"), *arguments)
     if "steps" in expect:
         assert [got[: len(row)] for got, row in zip(steps, expect["steps"], strict=True)] == expect["steps"]
     text = c.Declaring_error(handle)

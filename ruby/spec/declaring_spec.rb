@@ -18,7 +18,8 @@ RSpec.describe Backhop::Declaring do
     return [steps, declaring.look(mode, &execute)] if given["look"]
 
     declaring.run(mode, given.fetch("rung_ms", 0), &execute)
-    [steps, given["then"] && declaring.diagnosis { |native| native.public_send(*given["then"]) }]
+    refusal, code, text, of = given["then"]
+    [steps, refusal && declaring.diagnosis(refusal.tr("-", "_"), code, text, of: of)]
   rescue Backhop::Error => e
     [steps, e]
   end

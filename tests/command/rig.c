@@ -394,15 +394,21 @@ static void work(const char *queue, int count)
         policy_set_kind(policy, BH_KIND_FIXED);
     if (number_of("RIG_MODE")) /* else a worker misses rungs on demand */
         policy_set_max_retry_after_ms(policy, 0);
-    bh_topology_set_strategy(topology, (bh_strategy)number_of("RIG_STRATEGY"));
     policy_set_jitter(policy, BH_JITTER_NONE, 0);
     policy_set_max_attempts(policy, 2);
-    bh_topology_set_work_queue_type(topology, BH_QUEUE_QUORUM);
+    bh_topology_settings of;
+    bh_topology_defaults(&of);
+    of.strategy = (bh_strategy)number_of("RIG_STRATEGY");
+    of.declares_work_queue = 1;
+    bh_topology_set(topology, &of);
     if (bh_topology_build(topology, policy) != BH_OK || bh_worker_new(&worker, policy, topology) != BH_OK)
         fail("work", bh_topology_error(topology).data);
     bh_worker_add_uri(worker, bh_str(getenv("AMQP_URL")));
-    bh_worker_set_mode(worker, (bh_mode)number_of("RIG_MODE"));
-    bh_worker_set_prefetch(worker, count <= FEW ? 1 : MANY); /* 1: they are parked in their order */
+    bh_worker_settings settings;
+    bh_worker_defaults(&settings);
+    settings.mode = (bh_mode)number_of("RIG_MODE");
+    settings.prefetch = count <= FEW ? 1 : MANY; /* 1: they are parked in their order */
+    bh_worker_set(worker, &settings);
     job.left = job.ends = count;
     if (bh_worker_run(worker, handle, hear, NULL) != BH_OK)
         fail("work", bh_worker_error(worker).data);

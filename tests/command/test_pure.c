@@ -17,7 +17,7 @@ static void make(void)
 {
     ck_assert_int_eq(bh_delivery_new(&delivery), BH_OK);
     ck_assert_int_eq(bh_history_new(&history), BH_OK);
-    bh_delivery_set_routing_key(delivery, bh_str("orders.eu"));
+    bh_delivery_set_address(delivery, bh_str(""), bh_str("orders.eu"));
     push_text(delivery, "backhop-error", "TimeoutError: host 17 is silent\nmore");
     push_int(delivery, "backhop-attempts", 4);
     push_int(delivery, "backhop-first-failure", 1000000);

@@ -102,18 +102,15 @@ static void ask_then(vector *v, bh_declaring *declaring)
 {
     const json_t *row = vector_get(v, "then");
     const char *call = row ? json_string_value(json_array_get(row, 0)) : "";
-    if (strcmp(call, "refuse_consumer") == 0)
-        bh_declaring_refuse_consumer(declaring, code_at(v, row, 1), text_at(v, row, 2));
-    else if (strcmp(call, "refuse_replay") == 0)
-        bh_declaring_refuse_replay(declaring, text_at(v, row, 1), code_at(v, row, 2), text_at(v, row, 3));
-    else if (strcmp(call, "refuse_settling") == 0)
-        bh_declaring_refuse_settling(declaring, code_at(v, row, 1), text_at(v, row, 2), text_at(v, row, 3));
-    else if (strcmp(call, "refuse_no_ack") == 0)
-        bh_declaring_refuse_no_ack(declaring, text_at(v, row, 1));
-    else if (strcmp(call, "check_queue") == 0)
-        bh_declaring_check_queue(declaring, text_at(v, row, 1));
+    static const char *const names[] = {"consumer", "replay", "settling", "no-ack", "queue"};
+    int refusal = 0;
+    while (row && refusal < 5 && strcmp(call, names[refusal]) != 0)
+        refusal++;
+    if (row && refusal < 5)
+        bh_declaring_explain(declaring, (bh_refusal)refusal, code_at(v, row, 1), text_at(v, row, 2),
+                             text_at(v, row, 3));
     else if (row)
-        vector_fail(v, "then", "names no call");
+        vector_fail(v, "then", "names no refusal");
 }
 
 static void play(vector *v, bh_declaring *declaring)
@@ -253,7 +250,7 @@ START_TEST(no_words_of_a_broker_lead_astray)
         bh_policy *policy = fixed_policy();
         bh_declaring *declaring;
         ck_assert_int_eq(bh_topology_new(&topology, bh_str("orders")), BH_OK);
-        ck_assert_int_eq(bh_topology_set_strategy(topology, strategies[round % 3]), BH_OK);
+        ck_assert_int_eq(topology_set_strategy(topology, strategies[round % 3]), BH_OK);
         ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
         ck_assert_int_eq(bh_declaring_new(&declaring, topology, (bh_dialect)(round % 4)), BH_OK);
         bh_mode mode = (bh_mode)(round / 4 % 2);
@@ -316,7 +313,7 @@ static bh_declaring *declaring_of(const char *queue, int64_t rung_ms)
     ck_assert_int_eq(policy_set_initial_ms(policy, rung_ms), BH_OK);
     ck_assert_int_eq(policy_set_max_retry_after_ms(policy, 100), BH_OK);
     ck_assert_int_eq(bh_topology_new(&topology, bh_str(queue)), BH_OK);
-    ck_assert_int_eq(bh_topology_set_work_queue_type(topology, BH_QUEUE_QUORUM), BH_OK);
+    ck_assert_int_eq(topology_declare_work_queue(topology, BH_QUEUE_QUORUM), BH_OK);
     ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
     ck_assert_int_eq(bh_declaring_new(&declaring, topology, BH_DIALECT_C), BH_OK);
     ck_assert_int_eq(bh_declaring_set_declared(declaring, declared), BH_OK);
@@ -467,8 +464,8 @@ START_TEST(of_the_same_name_with_other_arguments_nothing_is_left_out)
     bh_declaring *classic;
     play_steps(orders, BH_MODE_CREATE, 0, "", 0);
     ck_assert_int_eq(bh_topology_new(&topology, bh_str("mails")), BH_OK);
-    ck_assert_int_eq(bh_topology_set_queue_type(topology, BH_QUEUE_CLASSIC), BH_OK);
-    ck_assert_int_eq(bh_topology_set_namespace(topology, bh_str("backhop")), BH_OK);
+    ck_assert_int_eq(topology_set_queue_type(topology, BH_QUEUE_CLASSIC), BH_OK);
+    ck_assert_int_eq(topology_set_name_space(topology, bh_str("backhop")), BH_OK);
     ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
     ck_assert_int_eq(bh_declaring_new(&classic, topology, BH_DIALECT_C), BH_OK);
     ck_assert_int_eq(bh_declaring_set_declared(classic, declared), BH_OK);
@@ -521,7 +518,7 @@ START_TEST(a_consumer_needs_the_least_permissions)
     bh_topology *topology;
     ck_assert_int_eq(bh_topology_new(&topology, bh_str("or.ders")), BH_OK);
     ck_assert_uint_eq(bh__topology_permission(topology, BH_MODE_NONE, BH__PERMISSION_READ).size, 0); /* not built */
-    ck_assert_int_eq(bh_topology_set_strategy(topology, permissions[_i].strategy), BH_OK);
+    ck_assert_int_eq(topology_set_strategy(topology, permissions[_i].strategy), BH_OK);
     ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
     bh_mode mode = permissions[_i].mode;
     ck_assert_str_eq(bh__topology_permission(topology, mode, BH__PERMISSION_CONFIGURE).data, permissions[_i].configure);

@@ -113,7 +113,7 @@ static void compare_all_values(vector *v, const bh_delivery *d)
     if (!expected)
         return;
     size_t count = compare_values(v, d, expected, BH_TYPE_TABLE, 0);
-    same_int(v, "value_count", (int64_t)count, (int64_t)bh_delivery_value_count(d));
+    same_int(v, "value_count", (int64_t)count, (int64_t)delivery_view_of(d).value_count);
 }
 
 START_TEST(a_vector)
@@ -127,12 +127,12 @@ START_TEST(a_vector)
     bh_delivery_clear(d);
     bh_status status = vector_fill_delivery(v, vector_get(v, "delivery"), d);
     if (expect_status(v, status, bh_str(""))) {
-        expect_bytes(v, v->expect, "exchange", bh_delivery_exchange(d));
-        expect_bytes(v, v->expect, "routing_key", bh_delivery_routing_key(d));
+        expect_bytes(v, v->expect, "exchange", delivery_view_of(d).exchange);
+        expect_bytes(v, v->expect, "routing_key", delivery_view_of(d).routing_key);
         compare_properties(v, d);
         compare_headers(v, d);
         compare_all_values(v, d);
-        expect_flag(v, v->expect, "truncated", bh_delivery_is_truncated(d));
+        expect_flag(v, v->expect, "truncated", delivery_view_of(d).is_truncated);
         expect_int(v, v->expect, "header_bytes", bh_delivery_header_bytes(d));
     }
     bh_delivery_free(d);
@@ -144,8 +144,7 @@ START_TEST(missing_arguments_are_refused)
 {
     bh_bytes text = bh_str("a");
     ck_assert_int_eq(bh_delivery_new(NULL), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_delivery_set_exchange(NULL, text), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_delivery_set_routing_key(NULL, text), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(bh_delivery_set_address(NULL, text, text), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_delivery_set_property(NULL, BH_PROPERTY_TYPE, text), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_delivery_set_number(NULL, BH_PROPERTY_PRIORITY, 1), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_delivery_push(NULL, &(bh_value){.type = BH_TYPE_INT64, .name = text, .integer = 1}),
@@ -211,15 +210,14 @@ START_TEST(clear_forgets_everything_and_an_open_table_too)
 {
     bh_delivery *d = NULL;
     ck_assert_int_eq(bh_delivery_new(&d), BH_OK);
-    ck_assert_int_eq(bh_delivery_set_exchange(d, bh_str("e")), BH_OK);
-    ck_assert_int_eq(bh_delivery_set_routing_key(d, bh_str("r")), BH_OK);
+    ck_assert_int_eq(bh_delivery_set_address(d, bh_str("e"), bh_str("r")), BH_OK);
     ck_assert_int_eq(bh_delivery_set_property(d, BH_PROPERTY_TYPE, bh_str("t")), BH_OK);
     ck_assert_int_eq(bh_delivery_set_number(d, BH_PROPERTY_PRIORITY, 3), BH_OK);
     ck_assert_int_eq(push_open(d, BH_TYPE_TABLE, "t"), BH_OK);
     bh_delivery_clear(d);
     ck_assert_int_eq(bh_delivery_end(d), BH_ERR_STATE);
-    ck_assert_uint_eq(bh_delivery_exchange(d).size, 0);
-    ck_assert_uint_eq(bh_delivery_routing_key(d).size, 0);
+    ck_assert_uint_eq(delivery_view_of(d).exchange.size, 0);
+    ck_assert_uint_eq(delivery_view_of(d).routing_key.size, 0);
     ck_assert_int_eq(bh_delivery_has_property(d, BH_PROPERTY_TYPE), 0);
     ck_assert_int_eq(bh_delivery_has_property(d, BH_PROPERTY_PRIORITY), 0);
     ck_assert_int_eq(bh_delivery_has_property(d, BH_PROPERTY_HEADERS), 0);
@@ -236,7 +234,7 @@ START_TEST(beyond_the_last_value_there_is_nothing)
     ck_assert_int_eq(push_text(d, "a", "b"), BH_OK);
     const bh_delivery *deliveries[] = {d, NULL};
     for (size_t i = 0; i < 2; i++) {
-        ck_assert_uint_eq(bh_delivery_value_count(deliveries[i]), 1 - i);
+        ck_assert_uint_eq(delivery_view_of(deliveries[i]).value_count, 1 - i);
         for (size_t index = 1 - i; index < 3; index++) {
             ck_assert_int_eq(value_at(deliveries[i], index).type, 0);
             ck_assert_uint_eq(value_at(deliveries[i], index).name.size, 0);
@@ -258,11 +256,11 @@ START_TEST(what_was_pushed_is_copied)
     char name[] = "name";
     char value[] = "value";
     ck_assert_int_eq(push_text(d, name, value), BH_OK);
-    ck_assert_int_eq(bh_delivery_set_exchange(d, bh_str(value)), BH_OK);
+    ck_assert_int_eq(bh_delivery_set_address(d, bh_str(value), bh_str("")), BH_OK);
     memset(name, 'x', 4);
     memset(value, 'x', 5);
     ck_assert_str_eq(header_of(d, bh_str("name")).string.data, "value");
-    ck_assert_str_eq(bh_delivery_exchange(d).data, "value");
+    ck_assert_str_eq(delivery_view_of(d).exchange.data, "value");
     bh_delivery_free(d);
 }
 END_TEST

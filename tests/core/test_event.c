@@ -255,7 +255,7 @@ START_TEST(a_history_and_a_plan_fill_their_fields)
     bh_event_set_string(event, BH_FIELD_ERROR_CLASS, bh_str("OSError"));
     ck_assert_int_eq(bh_event_set_plan(event, NULL), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_event_set_plan(event, of.plan), BH_OK);
-    ck_assert_int_eq(bh_event_int(event, BH_FIELD_DELAY), bh_plan_delay_ms(of.plan));
+    ck_assert_int_eq(bh_event_int(event, BH_FIELD_DELAY), planned_of(of.plan).delay_ms);
     expect_line(event, "retried: message \"o-17\" of \"orders\", failed 3 times, again in 4 s: OSError: 507");
 
     ck_assert_int_eq(bh_plan_make(of.plan, of.delivery, of.history, of.policy, of.topology, BH_OUTCOME_THROTTLED,

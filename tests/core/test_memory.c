@@ -97,10 +97,10 @@ static void make_policy(decision *self, bh_strategy strategy)
 static void make_topology(decision *self, bh_strategy strategy)
 {
     TRY(self, BH_OK, bh_topology_new(&self->topology, bh_str("cdn-purge")));
-    TRY(self, BH_OK, bh_topology_set_strategy(self->topology, strategy));
-    TRY(self, BH_OK, bh_topology_set_namespace(self->topology, bh_str("a-namespace")));
+    TRY(self, BH_OK, topology_set_strategy(self->topology, strategy));
+    TRY(self, BH_OK, topology_set_name_space(self->topology, bh_str("a-namespace")));
     bh_queue_type type = strategy == BH_STRATEGY_DELAYED_EXCHANGE ? BH_QUEUE_CLASSIC : BH_QUEUE_QUORUM;
-    TRY(self, BH_OK, bh_topology_set_work_queue_type(self->topology, type));
+    TRY(self, BH_OK, topology_declare_work_queue(self->topology, type));
     for (int64_t argument = 0; argument < 20; argument++) {
         char name[32];
         snprintf(name, sizeof name, "x-argument-%d", (int)argument);
@@ -120,8 +120,7 @@ static void fill(decision *self)
 {
     bh_delivery *d = self->delivery;
     bh_delivery_clear(d);
-    TRY(self, BH_OK, bh_delivery_set_exchange(d, bh_str("cdn")));
-    TRY(self, BH_OK, bh_delivery_set_routing_key(d, bh_str("purge.images")));
+    TRY(self, BH_OK, bh_delivery_set_address(d, bh_str("cdn"), bh_str("purge.images")));
     for (int property = 0; property < BH_PROPERTY_LAST; property++) {
         int is_number = property == BH_PROPERTY_DELIVERY_MODE || property == BH_PROPERTY_PRIORITY ||
                         property == BH_PROPERTY_TIMESTAMP;
@@ -200,11 +199,12 @@ static void free_all(decision *self)
 static void describe(const decision *self, char *out, size_t size)
 {
     const bh_plan *plan = self->plan;
-    int used = snprintf(out, size, "action %d, delay %lld, attempts %lld, exchange %s, key %s, problems %d, size %lld",
-                        (int)bh_plan_action(plan), (long long)bh_plan_delay_ms(plan), (long long)bh_plan_attempts(plan),
-                        copy_of(plan).exchange.data, copy_of(plan).routing_key.data, (int)problem_count(self->history),
-                        (long long)bh_delivery_header_bytes(self->delivery));
-    for (size_t i = 0; i < bh_plan_header_count(plan) && (size_t)used < size; i++)
+    int used =
+        snprintf(out, size, "action %d, delay %lld, attempts %lld, exchange %s, key %s, problems %d, size %lld",
+                 (int)planned_of(plan).action, (long long)planned_of(plan).delay_ms,
+                 (long long)planned_of(plan).attempts, copy_of(plan).exchange.data, copy_of(plan).routing_key.data,
+                 (int)problem_count(self->history), (long long)bh_delivery_header_bytes(self->delivery));
+    for (size_t i = 0; i < planned_of(plan).header_count && (size_t)used < size; i++)
         used += snprintf(out + used, size - (size_t)used, "; %s %c %s %lld", plan_header(plan, i).name.data,
                          (int)plan_header(plan, i).type, plan_header(plan, i).string.data,
                          (long long)plan_header(plan, i).integer);
@@ -310,7 +310,7 @@ static void change(decision *self)
         TRY(self, BH_OK, policy_add_step_ms(self->policy, 50000));
     TRY(self, BH_OK, policy_set_initial_ms(self->policy, 7));
     TRY(self, BH_OK, policy_set_max_attempts(self->policy, 1));
-    TRY(self, BH_OK, bh_topology_set_namespace(self->topology, bh_str("another")));
+    TRY(self, BH_OK, topology_set_name_space(self->topology, bh_str("another")));
     TRY(self, BH_OK, add_int_argument(self->topology, bh_str("x-another"), 1));
     TRY(self, BH_OK, bh_topology_build(self->topology, self->policy));
     TRY(self, BH_OK, bh_topology_export(self->topology, bh_str("another")));
@@ -335,7 +335,7 @@ START_TEST(test_each_allocation_of_a_copy_may_fail_once)
         failed = allocations_failed();
         allocations_start(-1);
         bh_status read_status = bh_history_read(to.history, to.delivery, NULL);
-        int64_t attempts = bh_history_attempts(to.history);
+        int64_t attempts = past_of(to.history).attempts;
         int policy_is_made = policy != NULL, topology_is_made = topology != NULL;
         bh_policy_free(policy);
         bh_topology_free(topology);
@@ -397,7 +397,7 @@ START_TEST(test_a_topology_that_is_not_built_is_copied_as_such)
     free_all(&from);
     ck_assert_int_eq(bh__topology_is_built(copy.topology), 0);
     TRY(&copy, BH_OK, bh_topology_build(copy.topology, copy.policy));
-    ck_assert_str_eq(bh_topology_parked_queue(copy.topology).data, "cdn-purge.parked");
+    ck_assert_str_eq(view_of(copy.topology).parked_queue.data, "cdn-purge.parked");
     ck_assert_int_eq(from.different + copy.different, 0);
     free_all(&copy);
 }
@@ -409,7 +409,7 @@ static int64_t attempts_of(decision *self, const char *header)
     bh_delivery_clear(self->delivery);
     TRY(self, BH_OK, push_int(self->delivery, header, 3));
     TRY(self, BH_OK, bh_history_read(self->history, self->delivery, NULL));
-    return bh_history_attempts(self->history);
+    return past_of(self->history).attempts;
 }
 
 START_TEST(test_copied_settings_replace_those_before)
@@ -685,8 +685,7 @@ static bh__relay *relay, *relay_copy;
 static void fill_dead_letter(decision *self, const char *queue)
 {
     bh_delivery_clear(self->delivery);
-    TRY(self, BH_OK, bh_delivery_set_exchange(self->delivery, bh_str("backhop.rejected")));
-    TRY(self, BH_OK, bh_delivery_set_routing_key(self->delivery, bh_str("order.created")));
+    TRY(self, BH_OK, bh_delivery_set_address(self->delivery, bh_str("backhop.rejected"), bh_str("order.created")));
     TRY(self, BH_OK, push_open(self->delivery, BH_TYPE_ARRAY, "x-death"));
     TRY(self, BH_OK, push_open(self->delivery, BH_TYPE_TABLE, ""));
     TRY(self, BH_OK, push_text(self->delivery, "queue", queue));

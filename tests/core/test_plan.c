@@ -134,7 +134,7 @@ static void compare_kept_properties(vector *v, const bh_plan *plan)
 static size_t find_header(const bh_plan *plan, bh_bytes name)
 {
     size_t i = 0;
-    while (i < bh_plan_header_count(plan) && !vector_same(plan_header(plan, i).name, name))
+    while (i < planned_of(plan).header_count && !vector_same(plan_header(plan, i).name, name))
         i++;
     return i;
 }
@@ -142,7 +142,7 @@ static size_t find_header(const bh_plan *plan, bh_bytes name)
 static void compare_header(vector *v, const bh_plan *plan, size_t i, bh_bytes name, const json_t *value)
 {
     const char *field = vector_show(name);
-    if (i >= bh_plan_header_count(plan))
+    if (i >= planned_of(plan).header_count)
         vector_fail(v, field, "expected as a header, got none");
     same_bytes(v, "headers", name, plan_header(plan, i).name);
     bh_bytes text = bh_str("");
@@ -183,17 +183,17 @@ static void compare_headers(vector *v, const bh_plan *plan)
         }
         if (k == 2)
             continue;
-        for (size_t i = json_array_size(expected); i < bh_plan_header_count(plan); i++)
+        for (size_t i = json_array_size(expected); i < planned_of(plan).header_count; i++)
             vector_fail(v, keys[k], "%zu expected, got %zu, the last one %s", json_array_size(expected),
-                        bh_plan_header_count(plan),
-                        vector_show(plan_header(plan, bh_plan_header_count(plan) - 1).name));
+                        planned_of(plan).header_count,
+                        vector_show(plan_header(plan, planned_of(plan).header_count - 1).name));
         v->checks++;
     }
     const json_t *without = json_object_get(v->expect, "headers_without");
     for (size_t i = 0; i < json_array_size(without); i++) {
         bh_bytes name = vector_bytes(v, "headers_without", json_array_get(without, i));
         v->checks++;
-        if (find_header(plan, name) < bh_plan_header_count(plan))
+        if (find_header(plan, name) < planned_of(plan).header_count)
             vector_fail(v, "headers_without", "the plan sets %s", vector_show(name));
     }
 }
@@ -201,33 +201,33 @@ static void compare_headers(vector *v, const bh_plan *plan)
 /* True of every plan, whatever the case says. */
 static void check_invariants(const vector *v, const bh_plan *plan)
 {
-    bh_action action = bh_plan_action(plan);
+    bh_action action = planned_of(plan).action;
     int publishes = action == BH_ACTION_RETRY || action == BH_ACTION_DEFER || action == BH_ACTION_PARK ||
                     action == BH_ACTION_REPLAY;
     if (publishes_copy(plan) != publishes)
         vector_fail(v, "publishes", "does not go with the action");
-    if (!publishes && bh_plan_header_count(plan))
+    if (!publishes && planned_of(plan).header_count)
         vector_fail(v, "headers", "are set although nothing is published");
-    if ((action == BH_ACTION_PARK) != (bh_plan_reason(plan).size > 0))
+    if ((action == BH_ACTION_PARK) != (planned_of(plan).reason.size > 0))
         vector_fail(v, "reason", "does not go with the action");
     if (publishes &&
         (bh_plan_keeps_property(plan, BH_PROPERTY_USER_ID) || bh_plan_keeps_property(plan, BH_PROPERTY_EXPIRATION) ||
          bh_plan_keeps_property(plan, BH_PROPERTY_DELIVERY_MODE)))
         vector_fail(v, "kept_properties", "user-id, expiration and delivery-mode are never kept");
-    for (size_t i = 0; publishes && i < bh_plan_header_count(plan); i++)
+    for (size_t i = 0; publishes && i < planned_of(plan).header_count; i++)
         if (bh_plan_keeps_header(plan, plan_header(plan, i).name))
             vector_fail(v, "headers", "%s is kept and set", vector_show(plan_header(plan, i).name));
 }
 
 void expect_plan(vector *v, const bh_plan *plan)
 {
-    expect_name(v, v->expect, "action", actions, bh_plan_action(plan));
-    expect_bytes(v, v->expect, "reason", bh_plan_reason(plan));
+    expect_name(v, v->expect, "action", actions, planned_of(plan).action);
+    expect_bytes(v, v->expect, "reason", planned_of(plan).reason);
     expect_bytes(v, v->expect, "id", copy_of(plan).id);
-    expect_int(v, v->expect, "attempts", bh_plan_attempts(plan));
-    expect_int(v, v->expect, "deferrals", bh_plan_deferrals(plan));
-    expect_int(v, v->expect, "delay_ms", bh_plan_delay_ms(plan));
-    expect_flag(v, v->expect, "retry_after_met", bh_plan_retry_after_met(plan));
+    expect_int(v, v->expect, "attempts", planned_of(plan).attempts);
+    expect_int(v, v->expect, "deferrals", planned_of(plan).deferrals);
+    expect_int(v, v->expect, "delay_ms", planned_of(plan).delay_ms);
+    expect_flag(v, v->expect, "retry_after_met", planned_of(plan).retry_after_met);
     expect_bytes(v, v->expect, "exchange", copy_of(plan).exchange);
     expect_bytes(v, v->expect, "routing_key", copy_of(plan).routing_key);
     expect_flag(v, v->expect, "mandatory", copy_of(plan).mandatory);
@@ -367,7 +367,7 @@ START_TEST(a_policy_whose_waits_the_topology_lacks_is_refused)
     ck_assert_int_eq(make_with(other), BH_OK);
     ck_assert_int_eq(policy_set_max_retry_after_ms(other, 7 * INT64_C(86400000)), BH_OK);
     ck_assert_int_eq(make_with(other), BH_ERR_FOREIGN_POLICY); /* a request of a week has no rung */
-    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_NONE);
+    ck_assert_int_eq(planned_of(plan).action, BH_ACTION_NONE);
     ck_assert_int_eq(policy_set_max_retry_after_ms(other, 0), BH_OK);
     ck_assert_int_eq(make_with(other), BH_OK);
     ck_assert_int_eq(policy_set_initial_ms(other, 500), BH_OK);
@@ -401,7 +401,7 @@ START_TEST(reject_and_native_refuse_another_delay_than_the_work_queue_s)
         ck_assert_int_eq(policy_set_jitter(both[i], BH_JITTER_NONE, 0), BH_OK);
     }
     for (size_t i = 0; i < 2; i++) {
-        ck_assert_int_eq(bh_topology_set_strategy(t, strategies[i]), BH_OK);
+        ck_assert_int_eq(topology_set_strategy(t, strategies[i]), BH_OK);
         ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
         ck_assert_int_eq(policy_set_initial_ms(other, 1000), BH_OK);
         ck_assert_int_eq(policy_set_max_attempts(other, 5), BH_OK);
@@ -431,7 +431,7 @@ static void compare_with_preview(int64_t attempt)
         write_fraction((step % PICKS + 0.5) / PICKS, random + 8);
         ck_assert_int_eq(bh_plan_make(plan, d, h, p, t, BH_OUTCOME_FAILED, bh_str(""), 0, DEFAULT_NOW_MS, random_bytes),
                          BH_OK);
-        int64_t delay_ms = bh_plan_delay_ms(plan);
+        int64_t delay_ms = planned_of(plan).delay_ms;
         ck_assert_int_ge(delay_ms, lowest_ms);
         ck_assert_int_le(delay_ms, highest_ms);
         sum += (double)delay_ms;
@@ -467,7 +467,7 @@ START_TEST(plans_wait_where_the_topology_s_preview_says)
         ck_assert_int_eq(policy_set_jitter(p, policies[i].jitter, policies[i].ratio), BH_OK);
         ck_assert_int_eq(policy_set_initial_ms(p, policies[i].initial_ms), BH_OK);
         ck_assert_int_eq(policy_set_max_ms(p, policies[i].max_ms), BH_OK);
-        ck_assert_int_eq(bh_topology_set_series(t, policies[i].series), BH_OK);
+        ck_assert_int_eq(topology_set_series(t, policies[i].series), BH_OK);
         ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
         for (int64_t attempt = 1; attempt <= 9; attempt += 2)
             compare_with_preview(attempt);
@@ -524,18 +524,18 @@ START_TEST(too_few_or_too_many_random_bytes_and_unknown_outcomes_are_refused)
     bh_bytes too_few = {zeros, BH_PLAN_RANDOM_BYTES - 1};
     ck_assert_int_eq(bh_plan_guard(plan, d, h, p, t, 0, too_few), BH_ERR_ARGUMENT);
     ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_OK);
-    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_RETRY);
+    ck_assert_int_eq(planned_of(plan).action, BH_ACTION_RETRY);
 }
 END_TEST
 
 START_TEST(a_new_plan_has_decided_nothing)
 {
-    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_NONE);
+    ck_assert_int_eq(planned_of(plan).action, BH_ACTION_NONE);
     ck_assert_int_eq(publishes_copy(plan), 0);
-    ck_assert_uint_eq(bh_plan_header_count(plan), 0);
+    ck_assert_uint_eq(planned_of(plan).header_count, 0);
     ck_assert_str_eq(copy_of(plan).exchange.data, "");
     ck_assert_str_eq(copy_of(plan).routing_key.data, "");
-    ck_assert_str_eq(bh_plan_reason(plan).data, "");
+    ck_assert_str_eq(planned_of(plan).reason.data, "");
     ck_assert_str_eq(copy_of(plan).expiration.data, "");
 }
 END_TEST
@@ -577,12 +577,12 @@ START_TEST(a_plan_replaces_the_one_before)
 {
     ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
     ck_assert_int_eq(make(BH_OUTCOME_PERMANENT, BH_PLAN_RANDOM_BYTES), BH_OK);
-    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_PARK);
+    ck_assert_int_eq(planned_of(plan).action, BH_ACTION_PARK);
     ck_assert_int_eq(make(BH_OUTCOME_OK, BH_PLAN_RANDOM_BYTES), BH_OK);
-    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_ACK);
+    ck_assert_int_eq(planned_of(plan).action, BH_ACTION_ACK);
     ck_assert_int_eq(publishes_copy(plan), 0);
-    ck_assert_uint_eq(bh_plan_header_count(plan), 0);
-    ck_assert_str_eq(bh_plan_reason(plan).data, "");
+    ck_assert_uint_eq(planned_of(plan).header_count, 0);
+    ck_assert_str_eq(planned_of(plan).reason.data, "");
     ck_assert_str_eq(copy_of(plan).routing_key.data, "");
 }
 END_TEST
@@ -593,10 +593,10 @@ START_TEST(a_guard_replaces_the_plan_before)
     ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
     ck_assert_int_eq(make(BH_OUTCOME_PERMANENT, BH_PLAN_RANDOM_BYTES), BH_OK);
     ck_assert_int_eq(bh_plan_guard(plan, d, h, p, t, DEFAULT_NOW_MS, random), BH_OK);
-    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_NONE);
+    ck_assert_int_eq(planned_of(plan).action, BH_ACTION_NONE);
     ck_assert_int_eq(publishes_copy(plan), 0);
-    ck_assert_uint_eq(bh_plan_header_count(plan), 0);
-    ck_assert_str_eq(bh_plan_reason(plan).data, "");
+    ck_assert_uint_eq(planned_of(plan).header_count, 0);
+    ck_assert_str_eq(planned_of(plan).reason.data, "");
 }
 END_TEST
 
@@ -614,7 +614,7 @@ START_TEST(an_index_out_of_range_gives_nothing)
 {
     ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
     ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_OK);
-    const size_t indexes[] = {bh_plan_header_count(plan), (size_t)-1};
+    const size_t indexes[] = {planned_of(plan).header_count, (size_t)-1};
     for (size_t i = 0; i < 2; i++) {
         ck_assert_str_eq(plan_header(plan, indexes[i]).name.data, "");
         ck_assert_str_eq(plan_header(plan, indexes[i]).string.data, "");
@@ -642,17 +642,17 @@ START_TEST(the_span_of_the_failed_attempt_is_on_its_copy_and_on_no_other)
         ck_assert_int_eq(bh_plan_set_traceparent(plan, bh_str(SPAN)), BH_OK);
         ck_assert_int_eq(make((bh_outcome)outcome, BH_PLAN_RANDOM_BYTES), BH_OK);
         size_t at = find_header(plan, name);
-        ck_assert_uint_lt(at, bh_plan_header_count(plan));
+        ck_assert_uint_lt(at, planned_of(plan).header_count);
         ck_assert_str_eq(plan_header(plan, at).string.data, SPAN);
         ck_assert_int_eq(bh_plan_keeps_header(plan, name), 0);
         ck_assert_int_eq(make((bh_outcome)outcome, BH_PLAN_RANDOM_BYTES), BH_OK);
-        ck_assert_uint_eq(find_header(plan, name), bh_plan_header_count(plan));
+        ck_assert_uint_eq(find_header(plan, name), planned_of(plan).header_count);
         ck_assert_int_eq(bh_plan_keeps_header(plan, name), 0);
     }
     ck_assert_int_eq(bh_plan_set_traceparent(plan, bh_str(SPAN)), BH_OK);
     ck_assert_int_eq(bh_plan_set_traceparent(plan, bh_str("")), BH_OK);
     ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_OK);
-    ck_assert_uint_eq(find_header(plan, name), bh_plan_header_count(plan));
+    ck_assert_uint_eq(find_header(plan, name), planned_of(plan).header_count);
 
     bh_delivery_clear(d);
     ck_assert_int_eq(bh_delivery_push(d, &(bh_value){.type = BH_TYPE_STRING, .name = name, .string = bh_str(SPAN)}),
@@ -696,8 +696,8 @@ START_TEST(in_a_frame_without_room_the_span_and_the_due_time_go_first)
     ck_assert_int_eq(bh_history_read(h, d, t), BH_OK);
     ck_assert_int_eq(bh_plan_set_traceparent(plan, bh_str(SPAN)), BH_OK);
     ck_assert_int_eq(make(BH_OUTCOME_FAILED, BH_PLAN_RANDOM_BYTES), BH_OK);
-    ck_assert_int_eq(bh_plan_action(plan), BH_ACTION_RETRY);
-    ck_assert_uint_eq(find_header(plan, bh_str("backhop-traceparent")), bh_plan_header_count(plan));
+    ck_assert_int_eq(planned_of(plan).action, BH_ACTION_RETRY);
+    ck_assert_uint_eq(find_header(plan, bh_str("backhop-traceparent")), planned_of(plan).header_count);
 }
 END_TEST
 

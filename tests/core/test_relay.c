@@ -1,4 +1,5 @@
 #include "relay/internal.h"
+#include "../reading.h"
 #include "topology/internal.h"
 #include "plans.h"
 #include "suites.h"
@@ -108,9 +109,9 @@ static void compare(vector *v, bh__relay *relay)
         const json_t *first = json_object_get(v->expect, "first_published");
         if (first) {
             same_bytes(v, "first_published", vector_bytes(v, "exchange", json_array_get(first, 0)),
-                       bh_history_exchange(h));
+                       past_of(h).exchange);
             same_bytes(v, "first_published", vector_bytes(v, "routing key", json_array_get(first, 1)),
-                       bh_history_routing_key(h));
+                       past_of(h).routing_key);
         }
         expect_plan(v, plan);
         if (letter.is_served != (letter.queue.size > 0))

@@ -60,11 +60,11 @@ static void compare_declarations(vector *v, const bh_topology *t)
     if (!expected)
         return;
     for (size_t i = 0; i < json_array_size(expected); i++) {
-        if (i >= bh_topology_count(t))
+        if (i >= view_of(t).declaration_count)
             vector_fail(v, "declarations", "%zu expected, got only %zu", json_array_size(expected), i);
         compare_declaration(v, json_array_get(expected, i), t, i);
     }
-    same_int(v, "number of declarations", (int64_t)json_array_size(expected), (int64_t)bh_topology_count(t));
+    same_int(v, "number of declarations", (int64_t)json_array_size(expected), (int64_t)view_of(t).declaration_count);
 }
 
 /* --- Rungs ------------------------------------------------------------------------------------------------------ */
@@ -94,7 +94,7 @@ static void compare_rungs(vector *v, const bh_topology *t)
     size_t found = 0;
     size_t declared = 0;
     int64_t before = 0;
-    for (size_t i = 0; i < bh_topology_count(t); i++) {
+    for (size_t i = 0; i < view_of(t).declaration_count; i++) {
         if (declaration_at(t, i).kind != BH_DECLARE_QUEUE || declaration_at(t, i).rung_ms == 0)
             continue;
         if (declaration_at(t, i).rung_ms == before) /* another stripe */
@@ -224,10 +224,10 @@ START_TEST(a_vector)
         field = "build";
     }
     if (expect_status(v, status, t ? bh_topology_error(t) : bh_str(""))) {
-        expect_bytes(v, v->expect, "queue", bh_topology_queue(t));
-        expect_name(v, v->expect, "strategy", vector_strategies, bh_topology_strategy(t));
-        expect_bytes(v, v->expect, "parked_queue", bh_topology_parked_queue(t));
-        expect_int(v, v->expect, "worst_lateness_ms", bh_topology_worst_lateness_ms(t));
+        expect_bytes(v, v->expect, "queue", view_of(t).queue);
+        expect_name(v, v->expect, "strategy", vector_strategies, view_of(t).settings.strategy);
+        expect_bytes(v, v->expect, "parked_queue", view_of(t).parked_queue);
+        expect_int(v, v->expect, "worst_lateness_ms", view_of(t).worst_lateness_ms);
         compare_declarations(v, t);
         compare_rungs(v, t);
         compare_preview(v, t, p);
@@ -239,7 +239,7 @@ START_TEST(a_vector)
                    bh_str(field));
         if (t) {
             expect_error(v, v->expect, bh_topology_error(t));
-            same_int(v, "declarations after a failure", 0, (int64_t)bh_topology_count(t));
+            same_int(v, "declarations after a failure", 0, (int64_t)view_of(t).declaration_count);
         } else if (json_object_get(v->expect, "error")) {
             vector_fail(v, "error", "there is no topology to ask");
         }
@@ -271,15 +271,13 @@ START_TEST(missing_arguments_are_refused)
 {
     bh_bytes text = bh_str("a");
     ck_assert_int_eq(bh_topology_new(NULL, text), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_topology_set_strategy(NULL, BH_STRATEGY_LADDER), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_topology_set_queue_type(NULL, BH_QUEUE_QUORUM), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_topology_set_namespace(NULL, text), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_topology_set_series(NULL, BH_SERIES_R10), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_topology_set_stripes(NULL, 1), BH_ERR_ARGUMENT);
+    bh_topology_settings settings;
+    bh_topology_defaults(&settings);
+    bh_topology_defaults(NULL);
+    ck_assert_int_eq(bh_topology_set(NULL, &settings), BH_ERR_ARGUMENT);
     ck_assert_int_eq(preview_at(NULL, p, 1).lowest_ms, 0);
     ck_assert_int_eq(preview_at(t, p, 1).lowest_ms, 0); /* not built */
     ck_assert_uint_eq(preview_at(t, NULL, 1).spread, 0);
-    ck_assert_int_eq(bh_topology_set_work_queue_type(NULL, BH_QUEUE_QUORUM), BH_ERR_ARGUMENT);
     ck_assert_int_eq(add_string_argument(NULL, text, text), BH_ERR_ARGUMENT);
     ck_assert_int_eq(add_int_argument(NULL, text, 1), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_topology_add_policy(NULL, p), BH_ERR_ARGUMENT);
@@ -294,12 +292,12 @@ END_TEST
 
 START_TEST(numbers_that_are_none_of_the_names_are_refused)
 {
-    ck_assert_int_eq(bh_topology_set_strategy(t, (bh_strategy)99), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_topology_set_queue_type(t, (bh_queue_type)99), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_topology_set_series(t, (bh_series)7), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_topology_set_work_queue_type(t, (bh_queue_type)99), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(topology_set_strategy(t, (bh_strategy)99), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(topology_set_queue_type(t, (bh_queue_type)99), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(topology_set_series(t, (bh_series)7), BH_ERR_ARGUMENT);
+    ck_assert_int_eq(topology_declare_work_queue(t, (bh_queue_type)99), BH_ERR_ARGUMENT);
     ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
-    ck_assert_int_eq(bh_topology_strategy(t), BH_STRATEGY_LADDER);
+    ck_assert_int_eq(view_of(t).settings.strategy, BH_STRATEGY_LADDER);
 }
 END_TEST
 
@@ -332,7 +330,7 @@ END_TEST
 
 START_TEST(what_needs_a_built_topology_says_so)
 {
-    ck_assert_uint_eq(bh_topology_count(t), 0);
+    ck_assert_uint_eq(view_of(t).declaration_count, 0);
     ck_assert_int_eq(bh_topology_check_broker(t, bh_str("RabbitMQ"), bh_str("4.3.6")), BH_ERR_STATE);
     ck_assert_int_eq(bh_topology_export(t, bh_str("/")), BH_ERR_STATE);
     ck_assert_str_eq(bh_topology_definitions(t).data, "");
@@ -341,7 +339,7 @@ END_TEST
 
 START_TEST(an_argument_that_is_given_twice_is_not_blamed_on_the_strategy)
 {
-    ck_assert_int_eq(bh_topology_set_work_queue_type(t, BH_QUEUE_QUORUM), BH_OK);
+    ck_assert_int_eq(topology_declare_work_queue(t, BH_QUEUE_QUORUM), BH_OK);
     for (int i = 0; i < 2; i++)
         ck_assert_int_eq(add_int_argument(t, bh_str("x-max-length"), 10), BH_OK);
     ck_assert_int_eq(bh_topology_build(t, p), BH_ERR_STRATEGY);
@@ -352,15 +350,15 @@ END_TEST
 START_TEST(a_refused_build_leaves_no_declarations)
 {
     ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
-    ck_assert_uint_gt(bh_topology_count(t), 0);
-    ck_assert_int_eq(bh_topology_set_strategy(t, BH_STRATEGY_NATIVE), BH_OK);
+    ck_assert_uint_gt(view_of(t).declaration_count, 0);
+    ck_assert_int_eq(topology_set_strategy(t, BH_STRATEGY_NATIVE), BH_OK);
     ck_assert_int_eq(bh_topology_build(t, p), BH_ERR_STRATEGY);
-    ck_assert_uint_eq(bh_topology_count(t), 0);
+    ck_assert_uint_eq(view_of(t).declaration_count, 0);
     ck_assert_uint_eq(rung_count(t), 0);
     ck_assert_int_eq(bh_topology_export(t, bh_str("/")), BH_ERR_STATE);
-    ck_assert_int_eq(bh_topology_set_strategy(t, BH_STRATEGY_LADDER), BH_OK);
+    ck_assert_int_eq(topology_set_strategy(t, BH_STRATEGY_LADDER), BH_OK);
     ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
-    ck_assert_uint_gt(bh_topology_count(t), 0);
+    ck_assert_uint_gt(view_of(t).declaration_count, 0);
 }
 END_TEST
 
@@ -383,21 +381,21 @@ START_TEST(the_unroutable_queue_is_the_namespaces)
         policy_set_kind(policy, BH_KIND_FIXED);
         policy_set_jitter(policy, BH_JITTER_NONE, 0);
         ck_assert_int_eq(bh_topology_new(&topology, bh_str("orders")), BH_OK);
-        bh_topology_set_strategy(topology, cases[i].strategy);
-        bh_topology_set_queue_type(topology, cases[i].type);
+        topology_set_strategy(topology, cases[i].strategy);
+        topology_set_queue_type(topology, cases[i].type);
         if (cases[i].ns[0])
-            bh_topology_set_namespace(topology, bh_str(cases[i].ns));
-        ck_assert_str_eq(bh_topology_unroutable_queue(topology).data, "");
+            topology_set_name_space(topology, bh_str(cases[i].ns));
+        ck_assert_str_eq(view_of(topology).unroutable_queue.data, "");
         ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
-        ck_assert_str_eq(bh_topology_unroutable_queue(topology).data, cases[i].name);
-        for (size_t at = 0; at < bh_topology_count(topology); at++)
+        ck_assert_str_eq(view_of(topology).unroutable_queue.data, cases[i].name);
+        for (size_t at = 0; at < view_of(topology).declaration_count; at++)
             is_declared |= declaration_at(topology, at).kind == BH_DECLARE_QUEUE &&
                            strcmp(declaration_at(topology, at).name.data, cases[i].name) == 0;
         ck_assert_int_eq(is_declared, cases[i].name[0] != '\0');
         bh_topology_free(topology);
         bh_policy_free(policy);
     }
-    ck_assert_str_eq(bh_topology_unroutable_queue(NULL).data, "");
+    ck_assert_str_eq(view_of(NULL).unroutable_queue.data, "");
 }
 END_TEST
 
@@ -467,7 +465,7 @@ END_TEST
 START_TEST(an_index_out_of_range_gives_an_empty_declaration)
 {
     ck_assert_int_eq(bh_topology_build(t, p), BH_OK);
-    const size_t indexes[] = {bh_topology_count(t), (size_t)-1};
+    const size_t indexes[] = {view_of(t).declaration_count, (size_t)-1};
     for (size_t i = 0; i < 2; i++) {
         bh_declaration it = {.kind = BH_DECLARE_QUEUE, .name = bh_str("a"), .argument_count = 1};
         ck_assert_int_eq(bh_topology_declaration(t, indexes[i], &it), BH_ERR_ARGUMENT);

@@ -628,9 +628,7 @@ bh_status vector_fill_delivery(const vector *v, const json_t *json, bh_delivery 
         if (json_object_get(json, "routing_key"))
             routing_key = vector_bytes(v, "routing_key", json_object_get(json, "routing_key"));
     }
-    bh_status status = bh_delivery_set_exchange(delivery, exchange);
-    if (!status)
-        status = bh_delivery_set_routing_key(delivery, routing_key);
+    bh_status status = bh_delivery_set_address(delivery, exchange, routing_key);
     json_t *properties = json_object_get(json, "properties");
     for (void *i = json_object_iter(properties); !status && i; i = json_object_iter_next(properties, i)) {
         json_t *name = json_string(json_object_iter_key(i));
@@ -769,29 +767,28 @@ bh_status vector_new_topology(const vector *v, const json_t *json, bh_topology *
     bh_status status = bh_topology_new(out, value ? vector_bytes(v, "queue", value) : bh_str("orders"));
     if (!status && (value = json_object_get(json, "strategy"))) {
         *field = "strategy";
-        status = bh_topology_set_strategy(*out, (bh_strategy)vector_name_value(v, *field, value, vector_strategies));
+        status = topology_set_strategy(*out, (bh_strategy)vector_name_value(v, *field, value, vector_strategies));
     }
     if (!status && (value = json_object_get(json, "queue_type"))) {
         *field = "queue_type";
-        status =
-            bh_topology_set_queue_type(*out, (bh_queue_type)vector_name_value(v, *field, value, vector_queue_types));
+        status = topology_set_queue_type(*out, (bh_queue_type)vector_name_value(v, *field, value, vector_queue_types));
     }
     if (!status && (value = json_object_get(json, "namespace"))) {
         *field = "namespace";
-        status = bh_topology_set_namespace(*out, vector_bytes(v, *field, value));
+        status = topology_set_name_space(*out, vector_bytes(v, *field, value));
     }
     if (!status && (value = json_object_get(json, "series"))) {
         *field = "series";
-        status = bh_topology_set_series(*out, (bh_series)vector_int(v, *field, value));
+        status = topology_set_series(*out, (bh_series)vector_int(v, *field, value));
     }
     if (!status && (value = json_object_get(json, "stripes"))) {
         *field = "stripes";
-        status = bh_topology_set_stripes(*out, (int)vector_int(v, *field, value));
+        status = topology_set_stripes(*out, (int)vector_int(v, *field, value));
     }
     if (!status && (value = json_object_get(json, "work_queue_type"))) {
         *field = "work_queue_type";
-        status = bh_topology_set_work_queue_type(
-            *out, (bh_queue_type)vector_name_value(v, *field, value, vector_queue_types));
+        status =
+            topology_declare_work_queue(*out, (bh_queue_type)vector_name_value(v, *field, value, vector_queue_types));
     }
     if (!status && (value = json_object_get(json, "work_queue_arguments"))) {
         *field = "work_queue_arguments";

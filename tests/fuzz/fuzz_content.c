@@ -4,7 +4,7 @@
  * header and kept property byte for byte, and beyond them only the plan's own. The first four bytes choose the
  * decision.
  */
-#include "../policies.h"
+#include "../topologies.h"
 #include "../wire/properties.h"
 #include "fuzz.h"
 
@@ -33,7 +33,7 @@ static void set_up(void)
     CHECK(policy_set_jitter(with.policy, BH_JITTER_NONE, 0) == BH_OK);
     for (int i = 0; i < STRATEGIES; i++) {
         CHECK(bh_topology_new(&with.topologies[i], bh_str("work")) == BH_OK);
-        CHECK(bh_topology_set_strategy(with.topologies[i], (bh_strategy)i) == BH_OK);
+        CHECK(topology_set_strategy(with.topologies[i], (bh_strategy)i) == BH_OK);
         CHECK(bh_topology_build(with.topologies[i], with.policy) == BH_OK);
     }
     CHECK(bh_delivery_new(&with.delivery) == BH_OK && bh_delivery_new(&with.delivery_of_copy) == BH_OK);
@@ -70,7 +70,7 @@ static void check_headers(const property_list *original, const property_list *co
         CHECK(same(source->name, copy->headers[at].name) && same(source->value, copy->headers[at].value));
         at++;
     }
-    CHECK(copy->header_count == at + bh_plan_header_count(with.plan));
+    CHECK(copy->header_count == at + planned_of(with.plan).header_count);
     for (size_t i = 0; at < copy->header_count; i++, at++) {
         bh_type type = plan_header(with.plan, i).type;
         CHECK(same(copy->headers[at].name, plan_header(with.plan, i).name));
@@ -103,7 +103,7 @@ static void check_copy_of_delivery(size_t size)
     static property_list copy;
     for (int hidden = 0; hidden <= (BH_HIDDEN_WIDTHS | BH_HIDDEN_BYTES); hidden++) {
         bh_bytes bytes = bh_plan_copy_properties(with.plan, with.delivery, hidden);
-        CHECK((bytes.size == 0) == bh_delivery_is_truncated(with.delivery));
+        CHECK((bytes.size == 0) == delivery_view_of(with.delivery).is_truncated);
         if (bytes.size == 0)
             return;
         CHECK(hidden & BH_HIDDEN_WIDTHS ? bytes.size <= size : bytes.size == size);
@@ -126,13 +126,13 @@ static void check_copy(const property_list *original, bh_bytes wire, const bh_to
     CHECK(bh__content_read(with.delivery_of_copy, copy_of(with.plan).exchange, copy_of(with.plan).routing_key, bytes) ==
           BH_OK);
     CHECK(bh_history_read(with.history_of_copy, with.delivery_of_copy, topology) == BH_OK);
-    if (bh_plan_action(with.plan) == BH_ACTION_REPLAY)
+    if (planned_of(with.plan).action == BH_ACTION_REPLAY)
         return; /* which begins anew */
-    CHECK(bh_history_attempts(with.history_of_copy) == bh_plan_attempts(with.plan));
-    CHECK(same(bh_history_exchange(with.history_of_copy), bh_history_exchange(with.history)));
-    CHECK(same(bh_history_routing_key(with.history_of_copy), bh_history_routing_key(with.history)));
-    if (bh_history_id(with.history).size)
-        CHECK(same(bh_history_id(with.history_of_copy), bh_history_id(with.history)));
+    CHECK(past_of(with.history_of_copy).attempts == planned_of(with.plan).attempts);
+    CHECK(same(past_of(with.history_of_copy).exchange, past_of(with.history).exchange));
+    CHECK(same(past_of(with.history_of_copy).routing_key, past_of(with.history).routing_key));
+    if (past_of(with.history).id.size)
+        CHECK(same(past_of(with.history_of_copy).id, past_of(with.history).id));
 }
 
 static void check_decisions(const uint8_t *choices, const property_list *original, bh_bytes wire)

@@ -271,7 +271,7 @@ static int is_number(bh_property property)
 /* Every table and array ends within its container, and a reader that skips it goes on at its end. */
 static void check_values(const bh_delivery *d)
 {
-    size_t count = bh_delivery_value_count(d), ends[BH_DELIVERY_MAX_DEPTH + 1] = {count}, depth = 0;
+    size_t count = delivery_view_of(d).value_count, ends[BH_DELIVERY_MAX_DEPTH + 1] = {count}, depth = 0;
     for (size_t i = 0; i < count; i++) {
         while (i == ends[depth])
             depth--;
@@ -291,8 +291,8 @@ static void push_message(input *in, bh_delivery *d, message *m)
 {
     memset(m, 0, sizeof *m);
     bh_delivery_clear(d);
-    CHECK(bh_delivery_set_exchange(d, take_name(in)) == BH_OK);
-    CHECK(bh_delivery_set_routing_key(d, take_name(in)) == BH_OK);
+    bh_bytes exchange = take_name(in), routing_key = take_name(in);
+    CHECK(bh_delivery_set_address(d, exchange, routing_key) == BH_OK);
     m->bytes = 2;
     unsigned present = take(in, 256) | take(in, 256) << 8;
     for (int i = 0; i < BH_PROPERTY_LAST; i++) {
@@ -372,21 +372,21 @@ static void check_death(const bh_death *death)
 
 static void check_history(const bh_history *h)
 {
-    CHECK(bh_history_attempts(h) >= 0 && bh_history_attempts(h) <= BH_HISTORY_MOST_ATTEMPTS);
+    CHECK(past_of(h).attempts >= 0 && past_of(h).attempts <= BH_HISTORY_MOST_ATTEMPTS);
     CHECK(past_of(h).first_failure_ms >= -1);
     CHECK(past_of(h).last_delay_ms >= -1 && past_of(h).last_delay_ms <= BH_POLICY_LONGEST_MS);
     CHECK(checked(past_of(h).last_error).size <= BH_HISTORY_MOST_ERROR_BYTES);
-    CHECK(checked(bh_history_id(h)).size <= 255);
-    CHECK(checked(bh_history_exchange(h)).size <= 255);
-    CHECK(checked(bh_history_routing_key(h)).size <= 255);
+    CHECK(checked(past_of(h).id).size <= 255);
+    CHECK(checked(past_of(h).exchange).size <= 255);
+    CHECK(checked(past_of(h).routing_key).size <= 255);
     checked(past_of(h).parked);
     CHECK(past_of(h).delivery_count >= 0 && past_of(h).acquired_count >= 0);
     CHECK(past_of(h).crashes >= 0 && past_of(h).crashes <= past_of(h).delivery_count + BH_HISTORY_MOST_ATTEMPTS);
     CHECK(past_of(h).replays >= 0 && past_of(h).replays <= BH_HISTORY_MOST_ATTEMPTS);
     bh_death death;
-    CHECK(bh_history_first_death(h, &death) == BH_OK);
+    CHECK(bh_history_death(h, BH_DEATH_FIRST, &death) == BH_OK);
     check_death(&death);
-    CHECK(bh_history_last_death(h, &death) == BH_OK);
+    CHECK(bh_history_death(h, BH_DEATH_LAST, &death) == BH_OK);
     check_death(&death);
     for (size_t i = 0; i <= past_of(h).death_count; i++) { /* beyond the last record the strings are empty */
         CHECK((bh_history_death(h, i, &death) == BH_OK) == (i < past_of(h).death_count));
@@ -400,7 +400,7 @@ static void check_history(const bh_history *h)
 /* Returns 1 if the topology declares an exchange of this name, on demand or not; its rung goes to *wait_ms. */
 static int declares_exchange(const bh_topology *t, bh_bytes name, int64_t *wait_ms)
 {
-    for (size_t i = 0; i < bh_topology_count(t); i++) {
+    for (size_t i = 0; i < view_of(t).declaration_count; i++) {
         if (declaration_at(t, i).kind != BH_DECLARE_EXCHANGE || !equal(declaration_at(t, i).name, name))
             continue;
         *wait_ms = declaration_at(t, i).rung_ms;
@@ -411,24 +411,24 @@ static int declares_exchange(const bh_topology *t, bh_bytes name, int64_t *wait_
 
 static int copy_waits(const bh_plan *plan)
 {
-    return bh_plan_action(plan) == BH_ACTION_RETRY || bh_plan_action(plan) == BH_ACTION_DEFER;
+    return planned_of(plan).action == BH_ACTION_RETRY || planned_of(plan).action == BH_ACTION_DEFER;
 }
 
 static void check_destination(const bh_plan *plan, const bh_delivery *d, const bh_topology *t, bh_bytes original_key)
 {
     bh_bytes exchange = checked(copy_of(plan).exchange), key = checked(copy_of(plan).routing_key);
-    bh_action action = bh_plan_action(plan);
-    bh_strategy strategy = bh_topology_strategy(t);
+    bh_action action = planned_of(plan).action;
+    bh_strategy strategy = view_of(t).settings.strategy;
     int64_t wait_ms = 0;
     if (action == BH_ACTION_PARK) {
-        CHECK(exchange.size == 0 && equal(key, bh_topology_parked_queue(t)));
+        CHECK(exchange.size == 0 && equal(key, view_of(t).parked_queue));
     } else if (strategy == BH_STRATEGY_NATIVE) {
-        CHECK(action == BH_ACTION_REPLAY && exchange.size == 0 && equal(key, bh_topology_queue(t)));
+        CHECK(action == BH_ACTION_REPLAY && exchange.size == 0 && equal(key, view_of(t).queue));
     } else {
-        bh_bytes kept_key = action == BH_ACTION_REPLAY ? original_key : bh_delivery_routing_key(d);
+        bh_bytes kept_key = action == BH_ACTION_REPLAY ? original_key : delivery_view_of(d).routing_key;
         CHECK(declares_exchange(t, exchange, &wait_ms));
         if (wait_ms)
-            CHECK(copy_waits(plan) && wait_ms == bh_plan_delay_ms(plan));
+            CHECK(copy_waits(plan) && wait_ms == planned_of(plan).delay_ms);
         CHECK(key.size == 0 || equal(key, kept_key));
         if (strategy != BH_STRATEGY_REJECT)
             CHECK(!begins(key, "backhop:"));
@@ -451,7 +451,7 @@ static int64_t check_headers(const bh_plan *plan, const bh_topology *t, const me
 {
     int64_t bytes = 0;
     int returns = 0;
-    for (size_t i = 0; i < bh_plan_header_count(plan); i++) {
+    for (size_t i = 0; i < planned_of(plan).header_count; i++) {
         bh_bytes name = checked(plan_header(plan, i).name), text = checked(plan_header(plan, i).string);
         CHECK(begins(name, "backhop-") || equal(name, bh_str("x-delay")) || equal(name, bh_str("BCC")));
         CHECK(!bh_plan_keeps_header(plan, name));
@@ -475,8 +475,8 @@ static int64_t check_headers(const bh_plan *plan, const bh_topology *t, const me
         }
         if (equal(name, bh_str("BCC"))) {
             CHECK(plan_header(plan, i).type == BH_TYPE_ARRAY);
-            CHECK(begins(text, "backhop:") && text.size == 8 + bh_topology_queue(t).size);
-            CHECK(memcmp(text.data + 8, bh_topology_queue(t).data, text.size - 8) == 0);
+            CHECK(begins(text, "backhop:") && text.size == 8 + view_of(t).queue.size);
+            CHECK(memcmp(text.data + 8, view_of(t).queue.data, text.size - 8) == 0);
             returns = 1;
         }
         if (equal(name, bh_str("backhop-error"))) {
@@ -486,8 +486,9 @@ static int64_t check_headers(const bh_plan *plan, const bh_topology *t, const me
                 CHECK(is_utf8(text));
         }
     }
-    int routed = bh_topology_strategy(t) != BH_STRATEGY_REJECT && bh_topology_strategy(t) != BH_STRATEGY_NATIVE;
-    CHECK(returns == (bh_plan_action(plan) != BH_ACTION_PARK && routed));
+    int routed =
+        view_of(t).settings.strategy != BH_STRATEGY_REJECT && view_of(t).settings.strategy != BH_STRATEGY_NATIVE;
+    CHECK(returns == (planned_of(plan).action != BH_ACTION_PARK && routed));
     return bytes;
 }
 
@@ -497,7 +498,7 @@ static void check_copy(const bh_plan *plan, const bh_delivery *d, const bh_histo
 {
     static const char *const never_kept[] = {"x-death", "x-delivery-count",    "x-acquired-count",   "x-delay", "CC",
                                              "BCC",     "x-first-death-queue", "x-last-death-reason"};
-    check_destination(plan, d, t, bh_history_routing_key(h));
+    check_destination(plan, d, t, past_of(h).routing_key);
     for (size_t i = 0; i < sizeof never_kept / sizeof *never_kept; i++)
         CHECK(!bh_plan_keeps_header(plan, bh_str(never_kept[i])));
     CHECK(!bh_plan_keeps_property(plan, BH_PROPERTY_EXPIRATION) && !bh_plan_keeps_property(plan, BH_PROPERTY_USER_ID));
@@ -518,7 +519,7 @@ static void check_copy(const bh_plan *plan, const bh_delivery *d, const bh_histo
 /* The wait for an open breaker, which no policy limits. */
 static int64_t pause_of(const bh_topology *t, int64_t retry_after_ms)
 {
-    int64_t most = bh_topology_strategy(t) == BH_STRATEGY_DELAYED_EXCHANGE ? 4294967295 : BH_POLICY_LONGEST_MS;
+    int64_t most = view_of(t).settings.strategy == BH_STRATEGY_DELAYED_EXCHANGE ? 4294967295 : BH_POLICY_LONGEST_MS;
     return retry_after_ms < 1 ? 1 : retry_after_ms < most ? retry_after_ms : most;
 }
 
@@ -526,12 +527,12 @@ static int64_t pause_of(const bh_topology *t, int64_t retry_after_ms)
 static void check_delay(const bh_plan *plan, const bh_policy *policy, const bh_topology *t, bh_outcome outcome,
                         int64_t retry_after_ms)
 {
-    int64_t delay = bh_plan_delay_ms(plan), allowed = limits_of(policy).max_retry_after_ms;
+    int64_t delay = planned_of(plan).delay_ms, allowed = limits_of(policy).max_retry_after_ms;
     int64_t floor = retry_after_ms < allowed ? retry_after_ms : allowed;
     int64_t limit = limits_of(policy).max_ms;
-    bh_action action = bh_plan_action(plan);
+    bh_action action = planned_of(plan).action;
     if (copy_waits(plan)) {
-        if (bh_topology_strategy(t) == BH_STRATEGY_LADDER) {
+        if (view_of(t).settings.strategy == BH_STRATEGY_LADDER) {
             int64_t wait_ms = 0;
             CHECK(declares_exchange(t, copy_of(plan).exchange, &wait_ms) && wait_ms == delay);
             CHECK(copy_of(plan).on_demand || action == BH_ACTION_DEFER || delay <= limit);
@@ -541,14 +542,14 @@ static void check_delay(const bh_plan *plan, const bh_policy *policy, const bh_t
             CHECK(delay <= (floor > limit ? floor : limit));
         }
         CHECK(action == BH_ACTION_DEFER || delay >= floor);
-        CHECK(bh_plan_retry_after_met(plan) == (delay >= retry_after_ms));
+        CHECK(planned_of(plan).retry_after_met == (delay >= retry_after_ms));
     }
     int waits = copy_waits(plan);
     if (waits || action == BH_ACTION_REJECT || action == BH_ACTION_RETURN) {
         CHECK(delay >= 1);
         if (!waits)
             CHECK(delay <= limit);
-        if (bh_plan_retry_after_met(plan))
+        if (planned_of(plan).retry_after_met)
             CHECK(delay >= retry_after_ms);
     } else {
         CHECK(delay == 0);
@@ -562,9 +563,9 @@ static void check_deferral(const bh_plan *plan, const bh_history *h, const bh_po
     bh_history_past(h, &past);
     int64_t before = past.deferrals, most = limits_of(policy).max_deferrals;
     CHECK(most == 0 || before < most);
-    CHECK(bh_plan_action(plan) == BH_ACTION_DEFER || bh_plan_action(plan) == BH_ACTION_PARK);
-    CHECK(bh_plan_attempts(plan) == past.attempts);
-    CHECK(bh_plan_deferrals(plan) == (before < BH_HISTORY_MOST_ATTEMPTS ? before + 1 : before));
+    CHECK(planned_of(plan).action == BH_ACTION_DEFER || planned_of(plan).action == BH_ACTION_PARK);
+    CHECK(planned_of(plan).attempts == past.attempts);
+    CHECK(planned_of(plan).deferrals == (before < BH_HISTORY_MOST_ATTEMPTS ? before + 1 : before));
 }
 
 static int has_reason(bh_bytes reason, const char *expected)
@@ -574,14 +575,14 @@ static int has_reason(bh_bytes reason, const char *expected)
 
 static void check_action(const bh_plan *plan, bh_outcome outcome, const bh_history *h, const bh_policy *policy)
 {
-    bh_action action = bh_plan_action(plan);
-    bh_bytes reason = checked(bh_plan_reason(plan));
+    bh_action action = planned_of(plan).action;
+    bh_bytes reason = checked(planned_of(plan).reason);
     int failed = outcome == BH_OUTCOME_FAILED || outcome == BH_OUTCOME_PERMANENT;
-    int64_t most = limits_of(policy).max_attempts, before = bh_history_attempts(h);
+    int64_t most = limits_of(policy).max_attempts, before = past_of(h).attempts;
     if (outcome == BH_OUTCOME_THROTTLED)
         check_deferral(plan, h, policy);
     else if (outcome == BH_OUTCOME_DEFERRED)
-        CHECK(bh_plan_attempts(plan) == before && (action == BH_ACTION_DEFER || has_reason(reason, "oversized")));
+        CHECK(planned_of(plan).attempts == before && (action == BH_ACTION_DEFER || has_reason(reason, "oversized")));
     else
         CHECK(action != BH_ACTION_DEFER);
     CHECK((outcome == BH_OUTCOME_OK) == (action == BH_ACTION_ACK));
@@ -589,8 +590,8 @@ static void check_action(const bh_plan *plan, bh_outcome outcome, const bh_histo
     if (outcome == BH_OUTCOME_PERMANENT)
         CHECK(action == BH_ACTION_PARK);
     if (failed)
-        CHECK(bh_plan_attempts(plan) == (before < BH_HISTORY_MOST_ATTEMPTS ? before + 1 : before));
-    if (failed && most > 0 && bh_plan_attempts(plan) >= most)
+        CHECK(planned_of(plan).attempts == (before < BH_HISTORY_MOST_ATTEMPTS ? before + 1 : before));
+    if (failed && most > 0 && planned_of(plan).attempts >= most)
         CHECK(action == BH_ACTION_PARK);
     CHECK((action == BH_ACTION_PARK) == (reason.size > 0));
     CHECK(publishes_copy(plan) == (action == BH_ACTION_RETRY || action == BH_ACTION_DEFER || action == BH_ACTION_PARK));
@@ -599,9 +600,9 @@ static void check_action(const bh_plan *plan, bh_outcome outcome, const bh_histo
 /* A delay for lost consumers: not longer than the policy's longest delay, unless the lowest rung is. */
 static void check_crash_wait(const bh_plan *plan, const bh_policy *policy, const bh_topology *t)
 {
-    int64_t delay = bh_plan_delay_ms(plan), wait_ms = 0;
+    int64_t delay = planned_of(plan).delay_ms, wait_ms = 0;
     CHECK(delay >= 1);
-    if (bh_topology_strategy(t) == BH_STRATEGY_LADDER)
+    if (view_of(t).settings.strategy == BH_STRATEGY_LADDER)
         CHECK(declares_exchange(t, copy_of(plan).exchange, &wait_ms) && wait_ms == delay);
     CHECK(delay <= limits_of(policy).max_ms || delay == BH_TOPOLOGY_LOWEST_RUNG_MS);
 }
@@ -613,10 +614,10 @@ static void check_guard(bh_plan *plan, const bh_delivery *d, const bh_history *h
 {
     char times[40] = "";
     char error[160];
-    int64_t attempts = bh_history_attempts(h), most = limits_of(policy).max_attempts;
+    int64_t attempts = past_of(h).attempts, most = limits_of(policy).max_attempts;
     int64_t crashes = past_of(h).crashes, most_crashes = limits_of(policy).max_crashes;
     int is_lost = most_crashes > 0 && crashes >= most_crashes && past_of(h).delivery_count > 0;
-    if (bh_topology_strategy(t) == BH_STRATEGY_NATIVE)
+    if (view_of(t).settings.strategy == BH_STRATEGY_NATIVE)
         is_lost = most > 0 && attempts >= most && past_of(h).delivery_count > 0;
     if (crashes > 1)
         snprintf(times, sizeof times, " %lld times", (long long)crashes);
@@ -626,15 +627,15 @@ static void check_guard(bh_plan *plan, const bh_delivery *d, const bh_history *h
     CHECK(status == BH_OK || (is_lost && status == BH_ERR_FRAME));
     if (status != BH_OK)
         return;
-    int waits = bh_plan_action(plan) == BH_ACTION_RETRY;
+    int waits = planned_of(plan).action == BH_ACTION_RETRY;
     if (!waits)
-        CHECK(bh_plan_action(plan) == (is_lost ? BH_ACTION_PARK : BH_ACTION_NONE));
-    CHECK(equal(checked(bh_plan_reason(plan)), bh_str(is_lost && !waits ? "poison" : "")));
-    CHECK(bh_plan_attempts(plan) == attempts);
+        CHECK(planned_of(plan).action == (is_lost ? BH_ACTION_PARK : BH_ACTION_NONE));
+    CHECK(equal(checked(planned_of(plan).reason), bh_str(is_lost && !waits ? "poison" : "")));
+    CHECK(planned_of(plan).attempts == attempts);
     if (waits)
         check_crash_wait(plan, policy, t);
     else
-        CHECK(bh_plan_delay_ms(plan) == 0);
+        CHECK(planned_of(plan).delay_ms == 0);
     CHECK(publishes_copy(plan) == is_lost);
     if (is_lost)
         check_copy(plan, d, h, t, m, bh_str(error), frame_max);
@@ -644,18 +645,20 @@ static void check_guard(bh_plan *plan, const bh_delivery *d, const bh_history *h
 static void check_adopt(bh_plan *plan, const bh_delivery *d, const bh_history *h, const bh_policy *policy,
                         const bh_topology *t, int64_t now_ms, bh_bytes random_argument)
 {
-    int copies = bh_topology_strategy(t) != BH_STRATEGY_REJECT && bh_topology_strategy(t) != BH_STRATEGY_NATIVE;
+    int copies =
+        view_of(t).settings.strategy != BH_STRATEGY_REJECT && view_of(t).settings.strategy != BH_STRATEGY_NATIVE;
     bh_status status = bh__plan_adopt(plan, d, h, policy, t, now_ms, random_argument);
     CHECK(copies ? status == BH_OK || status == BH_ERR_FRAME : status == BH_ERR_STRATEGY);
     if (status != BH_OK)
         return;
-    int waits = bh_plan_action(plan) == BH_ACTION_RETRY;
-    int64_t attempts = bh_history_attempts(h);
-    CHECK(waits || bh_plan_action(plan) == BH_ACTION_PARK);
-    CHECK(bh_plan_attempts(plan) >= 1 && bh_plan_attempts(plan) >= attempts && bh_plan_attempts(plan) <= attempts + 1);
-    CHECK((bh_plan_delay_ms(plan) > 0) == waits);
+    int waits = planned_of(plan).action == BH_ACTION_RETRY;
+    int64_t attempts = past_of(h).attempts;
+    CHECK(waits || planned_of(plan).action == BH_ACTION_PARK);
+    CHECK(planned_of(plan).attempts >= 1 && planned_of(plan).attempts >= attempts &&
+          planned_of(plan).attempts <= attempts + 1);
+    CHECK((planned_of(plan).delay_ms > 0) == waits);
     CHECK(waits ? !begins(checked(copy_of(plan).routing_key), "backhop:")
-                : equal(checked(copy_of(plan).routing_key), bh_topology_parked_queue(t)));
+                : equal(checked(copy_of(plan).routing_key), view_of(t).parked_queue));
 }
 
 /* One run. */
@@ -694,7 +697,8 @@ static bh_bytes error_of_replay(const bh_delivery *delivery, const bh_history *h
     bh_past past;
     bh_bytes exchange = bh__topology_return_exchange(topology);
     bh_history_past(history, &past);
-    int is_stranded = exchange.size > 0 && equal(bh_delivery_exchange(delivery), exchange) && past.parked.size == 0;
+    int is_stranded =
+        exchange.size > 0 && equal(delivery_view_of(delivery).exchange, exchange) && past.parked.size == 0;
     return is_stranded ? past.last_error : bh_str("");
 }
 
@@ -739,7 +743,7 @@ static void run_message(input *in, bh_delivery *delivery, bh_history *history, b
     for (int again = 0; again < 2; again++) {
         status = bh_plan_make(plan, delivery, history, policy, topology, outcome, error, retry_after_ms, now_ms,
                               random_argument);
-        if (outcome == BH_OUTCOME_DEFERRED && !bh_topology_defers(topology)) {
+        if (outcome == BH_OUTCOME_DEFERRED && !view_of(topology).defers) {
             CHECK(status == BH_ERR_STRATEGY);
             return;
         }
@@ -755,7 +759,7 @@ static void run_message(input *in, bh_delivery *delivery, bh_history *history, b
         CHECK(status == BH_OK || status == BH_ERR_FRAME);
         if (status != BH_OK)
             return;
-        CHECK(bh_plan_action(plan) == BH_ACTION_REPLAY && publishes_copy(plan));
+        CHECK(planned_of(plan).action == BH_ACTION_REPLAY && publishes_copy(plan));
         check_copy(plan, delivery, history, topology, m, error_of_replay(delivery, history, topology), frame_max);
     }
 }
@@ -777,15 +781,15 @@ static void check_relay(bh__relay *relay, bh_delivery *delivery, bh_history *his
     if (status != BH_OK)
         return;
     bh_bytes exchange = copy_of(plan).exchange, key = copy_of(plan).routing_key;
-    CHECK(bh_plan_action(plan) == BH_ACTION_RETRY || bh_plan_action(plan) == BH_ACTION_PARK);
-    CHECK(bh_plan_action(plan) != BH_ACTION_RETRY || (queue.size && is_there && begins(exchange, "backhop.wait.")));
+    CHECK(planned_of(plan).action == BH_ACTION_RETRY || planned_of(plan).action == BH_ACTION_PARK);
+    CHECK(planned_of(plan).action != BH_ACTION_RETRY || (queue.size && is_there && begins(exchange, "backhop.wait.")));
     CHECK(queue.size || equal(exchange, bh_str("backhop.unroutable")));
     CHECK(!begins(key, "backhop:"));
-    if (bh_plan_action(plan) == BH_ACTION_PARK && !equal(exchange, bh_str("backhop.unroutable"))) {
+    if (planned_of(plan).action == BH_ACTION_PARK && !equal(exchange, bh_str("backhop.unroutable"))) {
         CHECK(exchange.size == 0 && is_there && begins(key, queue.data) && key.size == queue.size + 7);
         CHECK(equal((bh_bytes){key.data + queue.size, 7}, bh_str(".parked")));
     }
-    for (size_t i = 0; i < bh_plan_header_count(plan); i++) {
+    for (size_t i = 0; i < planned_of(plan).header_count; i++) {
         bh_bytes text = plan_header(plan, i).string;
         if (equal(plan_header(plan, i).name, bh_str("BCC")))
             CHECK(begins(text, "backhop:") && equal((bh_bytes){text.data + 8, text.size - 8}, queue));
@@ -818,12 +822,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     bh_strategy strategy = (bh_strategy)take(&in, 5);
     bh_policy *policy = take_policy(&in, strategy);
     CHECK(bh_topology_new(&topology, bh_str("work")) == BH_OK);
-    CHECK(bh_topology_set_strategy(topology, strategy) == BH_OK);
-    CHECK(bh_topology_set_series(topology, all_series[take(&in, 4)]) == BH_OK);
+    CHECK(topology_set_strategy(topology, strategy) == BH_OK);
+    CHECK(topology_set_series(topology, all_series[take(&in, 4)]) == BH_OK);
     if (take(&in, 4) == 1)
-        CHECK(bh_topology_set_queue_type(topology, BH_QUEUE_CLASSIC) == BH_OK);
+        CHECK(topology_set_queue_type(topology, BH_QUEUE_CLASSIC) == BH_OK);
     if (take(&in, 4) == 1)
-        CHECK(bh_topology_set_namespace(topology, bh_str("a-namespace")) == BH_OK);
+        CHECK(topology_set_name_space(topology, bh_str("a-namespace")) == BH_OK);
     if (bh_topology_build(topology, policy) == BH_OK) {
         CHECK(bh_delivery_new(&delivery) == BH_OK);
         CHECK(bh_history_new(&history) == BH_OK);
@@ -841,7 +845,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         bh_delivery_free(delivery);
     } else {
         CHECK(checked(bh_topology_error(topology)).size > 0 || checked(bh_policy_error(policy)).size > 0);
-        CHECK(bh_topology_count(topology) == 0);
+        CHECK(view_of(topology).declaration_count == 0);
     }
     bh_topology_free(topology);
     bh_policy_free(policy);

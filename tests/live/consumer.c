@@ -67,13 +67,19 @@ int consumer_run(char **arguments)
     struct sigaction action = {.sa_handler = on_term};
     sigaction(SIGTERM, &action, NULL);
     must(bh_topology_new(&topology, bh_str(arguments[QUEUE])), "topology");
-    must(bh_topology_set_namespace(topology, bh_str(arguments[NAMESPACE])), "namespace");
-    must(bh_topology_set_work_queue_type(topology, BH_QUEUE_QUORUM), "work queue");
+    bh_topology_settings of;
+    bh_topology_defaults(&of);
+    of.name_space = bh_str(arguments[NAMESPACE]);
+    of.declares_work_queue = 1;
+    must(bh_topology_set(topology, &of), "topology's settings");
     must(bh_topology_build(topology, policy), "build");
     must(bh_worker_new(&worker, policy, topology), "worker");
     must(bh_worker_add_uri(worker, bh_str(arguments[URL])), "URL");
-    must(bh_worker_set_mode(worker, BH_MODE_NONE), "mode");
-    must(bh_worker_set_prefetch(worker, atoi(arguments[PREFETCH])), "prefetch");
+    bh_worker_settings settings;
+    bh_worker_defaults(&settings);
+    settings.mode = BH_MODE_NONE;
+    settings.prefetch = atoi(arguments[PREFETCH]);
+    must(bh_worker_set(worker, &settings), "settings");
     must(bh_worker_start(worker), "start");
     while (!is_stopping) {
         struct pollfd ready = {.fd = bh_worker_fd(worker), .events = POLLIN};

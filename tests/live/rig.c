@@ -1,4 +1,5 @@
 #include "rig.h"
+#include "../reading.h"
 
 #include <backhop/adapter/delivery.h>
 #include <backhop/adapter/history.h>
@@ -15,9 +16,9 @@ static void make_topology(rig *self)
 {
     bh_topology_free(self->topology);
     ck_assert_int_eq(bh_topology_new(&self->topology, bh_str(self->queue)), BH_OK);
-    ck_assert_int_eq(bh_topology_set_strategy(self->topology, self->strategy), BH_OK);
-    ck_assert_int_eq(bh_topology_set_queue_type(self->topology, self->type), BH_OK);
-    ck_assert_int_eq(bh_topology_set_namespace(self->topology, bh_str(self->ns)), BH_OK);
+    ck_assert_int_eq(topology_set_strategy(self->topology, self->strategy), BH_OK);
+    ck_assert_int_eq(topology_set_queue_type(self->topology, self->type), BH_OK);
+    ck_assert_int_eq(topology_set_name_space(self->topology, bh_str(self->ns)), BH_OK);
 }
 
 static void set_up(rig *self, bh_strategy strategy, bh_queue_type type)
@@ -41,7 +42,7 @@ static void set_queue(rig *self, const char *prefix, const char *name)
     snprintf(self->queue, sizeof self->queue, "%s%s", prefix, name);
     snprintf(self->parked, sizeof self->parked, "%s.parked", self->queue);
     make_topology(self);
-    ck_assert_int_eq(bh_topology_set_work_queue_type(self->topology, self->type), BH_OK);
+    ck_assert_int_eq(topology_declare_work_queue(self->topology, self->type), BH_OK);
 }
 
 void rig_rename(rig *self, const char *ns, const char *queue)
@@ -84,7 +85,7 @@ void rig_prepare(rig *self)
 {
     bh_status status = bh_topology_build(self->topology, self->policy);
     ck_assert_msg(status == BH_OK, "%s", bh_topology_error(self->topology).data);
-    for (size_t i = 0; i < bh_topology_count(self->topology); i++)
+    for (size_t i = 0; i < view_of(self->topology).declaration_count; i++)
         if (declaration_at(self->topology, i).kind != BH_DECLARE_BINDING)
             broker_remove_later(declaration_at(self->topology, i).name.data);
     broker_declare_exchange(self->broker, self->exchange, "topic");
@@ -94,8 +95,33 @@ void rig_make_worker(rig *self)
 {
     bh_status status = bh_worker_new(&self->worker, self->policy, self->topology);
     ck_assert_msg(status == BH_OK, "bh_worker_new: %s", bh_status_text(status).data);
-    expect_ok(self->worker, bh_worker_set_event(self->worker, BH_EVENT_RETRIED, 1));
-    expect_ok(self->worker, bh_worker_set_event(self->worker, BH_EVENT_DROPPED, 1));
+    bh_worker_defaults(&self->settings);
+    self->settings.emits[BH_EVENT_RETRIED] = 1;
+    rig_set(self, emits[BH_EVENT_DROPPED], 1);
+}
+
+void rig_apply(rig *self)
+{
+    expect_ok(self->worker, bh_worker_set(self->worker, &self->settings));
+}
+
+void rig_set_timeouts(rig *self, int64_t connect_ms, int64_t confirm_ms)
+{
+    self->settings.connect_timeout_ms = connect_ms;
+    rig_set(self, confirm_timeout_ms, confirm_ms);
+}
+
+void rig_set_history(rig *self, const char *legacy_counter, const char *wait_queue)
+{
+    bh_history *history;
+    ck_assert_int_eq(bh_history_new(&history), BH_OK);
+    if (legacy_counter)
+        ck_assert_int_eq(bh_history_set_legacy_counter(history, bh_str(legacy_counter)), BH_OK);
+    if (wait_queue)
+        ck_assert_int_eq(bh_history_add_wait_queue(history, bh_str(wait_queue)), BH_OK);
+    rig_set(self, history, history);
+    self->settings.history = NULL;
+    bh_history_free(history);
 }
 
 void rig_connect_by(rig *self, const char *url)
@@ -138,7 +164,7 @@ void rig_restart(rig *self, bh_mode mode)
 {
     rig_stop_worker(self);
     rig_make_worker(self);
-    expect_ok(self->worker, bh_worker_set_mode(self->worker, mode));
+    rig_set(self, mode, mode);
     rig_connect(self);
 }
 
@@ -149,6 +175,7 @@ void rig_free(rig *self)
     bh_event_free(self->event);
     free(self->events);
     bh_topology_free(self->topology);
+    bh_policy_free(self->back_off);
     bh_policy_free(self->policy);
     bh_delivery_free(self->delivery);
     bh_history_free(self->history);
@@ -341,8 +368,8 @@ bh_event_kind rig_await_end(rig *self)
 
 void rig_await_settled(rig *self)
 {
-    await(self, 1U << BH_EVENT_RETRIED | 1U << BH_EVENT_PARKED, bh_history_id(self->history), "retried or parked");
-    ck_assert_int_eq(bh_event_int(self->event, BH_FIELD_ATTEMPTS), bh_history_attempts(self->history) + 1);
+    await(self, 1U << BH_EVENT_RETRIED | 1U << BH_EVENT_PARKED, past_of(self->history).id, "retried or parked");
+    ck_assert_int_eq(bh_event_int(self->event, BH_FIELD_ATTEMPTS), past_of(self->history).attempts + 1);
 }
 
 void rig_fail(rig *self, const char *error)
@@ -438,13 +465,13 @@ void expect_attempt_at(const rig *r, int64_t attempt, const char *file, int line
     int64_t got = bh_worker_attempt(r->worker, r->message);
     ck_assert_msg(got == attempt, "%s:%d: attempt %lld instead of %lld", file, line, (long long)got,
                   (long long)attempt);
-    ck_assert_int_eq(bh_history_attempts(r->history), attempt - 1);
+    ck_assert_int_eq(past_of(r->history).attempts, attempt - 1);
 }
 
 void expect_origin_at(const rig *r, const char *exchange, const char *routing_key, const char *file, int line)
 {
-    expect_text_at(bh_history_exchange(r->history), exchange, file, line);
-    expect_text_at(bh_history_routing_key(r->history), routing_key, file, line);
+    expect_text_at(past_of(r->history).exchange, exchange, file, line);
+    expect_text_at(past_of(r->history).routing_key, routing_key, file, line);
 }
 
 void expect_waited(int64_t start, int64_t delay)

@@ -33,8 +33,10 @@ typedef struct rig {
     bh_policy *policy;
     bh_topology *topology;
     bh_worker *worker;
-    bh_message *message;   /* what rig_take took last; the next rig_take frees it */
-    bh_delivery *delivery; /* the same, read */
+    bh_worker_settings settings; /* the worker's; rig_set changes one */
+    bh_policy *back_off;         /* of these settings; NULL: the default */
+    bh_message *message;         /* what rig_take took last; the next rig_take frees it */
+    bh_delivery *delivery;       /* the same, read */
     bh_history *history;
     bh_event *event;   /* the event that was awaited last; waiting for the next frees it */
     bh_event **events; /* events that were not awaited yet, the oldest first */
@@ -53,6 +55,19 @@ void rig_leave_work_queue(rig *self);
 void rig_prepare(rig *self);
 void rig_make_worker(rig *self);
 void rig_connect(rig *self);
+/* Gives the worker this setting. A pointer has to stay valid until the last of these calls. */
+#define rig_set(self, field, value) ((self)->settings.field = (value), rig_apply(self))
+void rig_apply(rig *self);
+void rig_set_timeouts(rig *self, int64_t connect_ms, int64_t confirm_ms);
+/* Gives the worker's histories an earlier counter and wait queue. NULL: none. */
+void rig_set_history(rig *self, const char *legacy_counter, const char *wait_queue);
+/* That a worker with this setting is refused, and keeps the ones before. */
+#define rig_expect_refused(self, field, value, status)                                                                 \
+    do {                                                                                                               \
+        bh_worker_settings refused = (self)->settings;                                                                 \
+        refused.field = (value);                                                                                       \
+        expect_status((self)->worker, bh_worker_set((self)->worker, &refused), status);                                \
+    } while (0)
 /* Connects by this URL. */
 void rig_connect_by(rig *self, const char *url);
 /* Takes all of these steps that the test did not take itself; and binds the work queue. */

@@ -118,8 +118,8 @@ static rig *start(void)
     policy_set_initial_ms(r->policy, 100);
     policy_set_max_crashes(r->policy, 0); /* kills are no fault of the messages in hand */
     rig_in_a_hurry(r);
-    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, AHEAD));
-    expect_ok(r->worker, bh_worker_set_event(r->worker, BH_EVENT_RETRIED, 0));
+    rig_set(r, prefetch, AHEAD);
+    rig_set(r, emits[BH_EVENT_RETRIED], 0);
     rig_start(r);
     broker_ctl("save"); /* RabbitMQ forgets a queue that is not on its saved list when it is killed */
     broker_publish_numbers(r->broker, r->queue, MESSAGES);

@@ -19,7 +19,7 @@ static rig *rig_with(bh_breaker *breaker, int at)
     ck_assert_int_eq(policy_set_max_attempts(r->policy, MOST_TRIES), BH_OK);
     rig_prepare(r);
     rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_set_breaker(r->worker, breaker));
+    rig_set(r, breaker, breaker);
     rig_start(r);
     return r;
 }
@@ -254,7 +254,7 @@ START_TEST(a_stop_while_it_is_open_loses_nothing)
     broker_await_depth(r->broker, r->queue, COUNT);
     bh_breaker_close(breaker, bh_str(""), now_ms());
     rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_set_breaker(r->worker, breaker));
+    rig_set(r, breaker, breaker);
     rig_connect(r);
     for (int i = 0; i < COUNT; i++) {
         rig_take(r, NULL);
@@ -272,7 +272,7 @@ START_TEST(a_lost_connection_while_it_is_open_loses_nothing)
     rig *r = setup_rig(setup_first());
     rig_prepare(r);
     rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_set_breaker(r->worker, breaker));
+    rig_set(r, breaker, breaker);
     proxy *through = start_by_proxy(r, "");
     open_until_closed(breaker);
     rig_publish(r, "work.a", "first");
@@ -299,8 +299,8 @@ START_TEST(messages_that_are_held_too_long_wait_without_an_attempt)
     rig *r = setup_rig(_i);
     rig_prepare(r);
     rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_set_breaker(r->worker, breaker));
-    expect_ok(r->worker, bh_worker_set_event(r->worker, BH_EVENT_DEFERRED, 1));
+    rig_set(r, breaker, breaker);
+    rig_set(r, emits[BH_EVENT_DEFERRED], 1);
     rig_start(r);
     int64_t start = now_ms();
     ck_assert_int_eq(bh_breaker_open(breaker, bh_str(""), start + PAUSE, start), BH_OK);

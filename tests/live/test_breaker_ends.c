@@ -93,8 +93,8 @@ _Noreturn static void consume_until_killed(rig *r, ending state, int report)
 {
     bh_breaker *breaker = make_breaker_for(state);
     rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_set_mode(r->worker, BH_MODE_NONE));
-    expect_ok(r->worker, bh_worker_set_breaker(r->worker, breaker));
+    rig_set(r, mode, BH_MODE_NONE);
+    rig_set(r, breaker, breaker);
     rig_connect(r);
     lead_to(state, r->worker, breaker);
     rig_await_read(r);

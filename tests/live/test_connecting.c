@@ -153,7 +153,7 @@ START_TEST(a_broker_that_says_nothing_is_given_up)
     proxy *network = proxy_open("127.0.0.1", broker_port(0));
     proxy_hold_broker(network, PROXY_ALL);
     broker_make_url(url, sizeof url, NULL, NULL, "127.0.0.1", proxy_port(network));
-    expect_ok(r->worker, bh_worker_set_timeouts_ms(r->worker, TIMEOUT, 30000));
+    rig_set_timeouts(r, TIMEOUT, 30000);
     int64_t start = now_ms();
     start_by(r, url);
     expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CONNECTION, "");
@@ -172,7 +172,7 @@ START_TEST(a_name_service_that_does_not_answer_is_given_up)
     char url[4096];
     rig *r = unconnected_rig();
     broker_make_url(url, sizeof url, NULL, NULL, UNANSWERED_HOST, 0);
-    expect_ok(r->worker, bh_worker_set_timeouts_ms(r->worker, TIMEOUT, 30000));
+    rig_set_timeouts(r, TIMEOUT, 30000);
     expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(url)));
     int64_t start = now_ms();
     start_by(r, broker_url());
@@ -190,7 +190,7 @@ END_TEST
 START_TEST(tls_is_verified_with_the_ca)
 {
     rig *r = unconnected_rig();
-    expect_ok(r->worker, bh_worker_set_ca_file(r->worker, bh_str(broker_ca_file())));
+    rig_set(r, ca_file, bh_str(broker_ca_file()));
     rig_connect_by(r, broker_tls_url());
     expect_at_work(r);
     rig_free(r);
@@ -204,7 +204,7 @@ START_TEST(tls_without_the_ca_is_refused)
     expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_TLS, "the file of the CA");
     rig_stop_worker(r);
     rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_set_ca_file(r->worker, bh_str(broker_ca_file())));
+    rig_set(r, ca_file, bh_str(broker_ca_file()));
     rig_connect_by(r, broker_tls_url());
     rig_free(r);
 }
@@ -218,7 +218,7 @@ START_TEST(a_certificate_for_another_host_is_refused)
     broker_make_url(url, sizeof url, NULL, NULL, "127.0.0.2", proxy_port(network));
     char tls_url[4200];
     snprintf(tls_url, sizeof tls_url, "amqps%s", url + strlen("amqp"));
-    expect_ok(r->worker, bh_worker_set_ca_file(r->worker, bh_str(broker_ca_file())));
+    rig_set(r, ca_file, bh_str(broker_ca_file()));
     start_by(r, tls_url);
     expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_TLS, "127.0.0.2");
     rig_free(r);
@@ -230,7 +230,7 @@ START_TEST(tls_and_plain_ports_are_told_apart)
 {
     char url[4096], tls_url[4200];
     rig *r = unconnected_rig();
-    expect_ok(r->worker, bh_worker_set_ca_file(r->worker, bh_str(broker_ca_file())));
+    rig_set(r, ca_file, bh_str(broker_ca_file()));
     broker_make_url(url, sizeof url, NULL, NULL, "localhost", 0);
     snprintf(tls_url, sizeof tls_url, "amqps%s", url + strlen("amqp"));
     start_by(r, tls_url);

@@ -7,16 +7,22 @@
 
 enum { TIMEOUT_MS = 200, LONG_MS = 60000 };
 
+static void emit_everything(rig *r)
+{
+    for (int kind = 0; kind < BH_EVENT_LAST; kind++)
+        r->settings.emits[kind] = 1;
+    rig_apply(r);
+}
+
 /* A rig whose worker emits every event. timeout_ms: of its handlers; 0: none. */
 static rig *contract_rig(int64_t timeout_ms, int prefetch)
 {
     rig *r = setup_rig(setup_first());
     rig_prepare(r);
     rig_make_worker(r);
-    for (int kind = 0; kind < BH_EVENT_LAST; kind++)
-        bh_worker_set_event(r->worker, (bh_event_kind)kind, 1);
-    bh_worker_set_handler_timeout_ms(r->worker, timeout_ms);
-    bh_worker_set_prefetch(r->worker, prefetch);
+    emit_everything(r);
+    rig_set(r, handler_timeout_ms, timeout_ms);
+    rig_set(r, prefetch, prefetch);
     rig_start(r);
     return r;
 }
@@ -75,8 +81,7 @@ START_TEST(a_case_by_take_and_settle)
     policy_set_max_retry_after_ms(r->policy, LONG_MS);
     rig_prepare(r);
     rig_make_worker(r);
-    for (int kind = 0; kind < BH_EVENT_LAST; kind++)
-        bh_worker_set_event(r->worker, (bh_event_kind)kind, 1);
+    emit_everything(r);
     rig_start(r);
     rig_publish(r, "work.a", "first"); /* without an id */
     rig_take(r, "first");
@@ -129,8 +134,7 @@ START_TEST(a_case_by_run)
     policy_set_initial_ms(r->policy, LONG_MS); /* its retry does not come before the other message */
     rig_prepare(r);
     rig_make_worker(r);
-    for (int kind = 0; kind < BH_EVENT_LAST; kind++)
-        bh_worker_set_event(r->worker, (bh_event_kind)kind, 1);
+    emit_everything(r);
     rig_start(r);
     rig_publish(r, "work.1", "first");
     expect_ok(r->worker, bh_worker_run(r->worker, handle, keep_event, &self));
@@ -267,7 +271,8 @@ START_TEST(a_worker_has_a_state_before_and_after_its_run)
     rig_make_worker(r);
     rig_await_health(r, BH_HEALTH_STOPPED);
     for (int kind = 0; kind < BH_EVENT_LAST; kind++)
-        bh_worker_set_event(r->worker, (bh_event_kind)kind, kind == BH_EVENT_CONNECTED); /* others are off */
+        r->settings.emits[kind] = kind == BH_EVENT_CONNECTED; /* others are off */
+    rig_apply(r);
     rig_start(r);
     expect_part(bh_str(rig_await_health(r, BH_HEALTH_READY)), "RabbitMQ");
     bh_worker_state(NULL, &health);
@@ -282,12 +287,12 @@ START_TEST(X10_a_refused_name_is_an_argument_error)
     rig *r = setup_rig(setup_first());
     rig_prepare(r);
     rig_make_worker(r);
-    expect_status(r->worker, bh_worker_add_wait_queue(r->worker, bh_str("")), BH_ERR_ARGUMENT);
-    expect_part(bh_worker_error(r->worker), "wait queue is empty");
-    expect_status(r->worker, bh_worker_set_legacy_counter(r->worker, (bh_bytes){NULL, 0}), BH_ERR_ARGUMENT);
-    expect_part(bh_worker_error(r->worker), "header's name is missing");
-    expect_status(r->worker, bh_worker_set_handler_timeout_ms(r->worker, -1), BH_ERR_ARGUMENT);
-    expect_status(r->worker, bh_worker_set_handler_timeout_ms(r->worker, 86400001), BH_ERR_ARGUMENT);
+    rig_expect_refused(r, ca_file, ((bh_bytes){NULL, 0}), BH_ERR_ARGUMENT);
+    expect_part(bh_worker_error(r->worker), "ca_file is missing");
+    rig_expect_refused(r, key, bh_str("key.pem"), BH_ERR_ARGUMENT);
+    expect_part(bh_worker_error(r->worker), "give the certificate too");
+    rig_expect_refused(r, handler_timeout_ms, -1, BH_ERR_ARGUMENT);
+    rig_expect_refused(r, handler_timeout_ms, 86400001, BH_ERR_ARGUMENT);
     rig_free(r);
 }
 END_TEST

@@ -1,4 +1,5 @@
 #include "setups.h"
+#include "../reading.h"
 #include "suites.h"
 
 #include <backhop/adapter/delivery.h>
@@ -310,7 +311,7 @@ START_TEST(cc_and_bcc_reach_their_queues_once_and_never_again)
     for (int attempt = 1; attempt <= 3; attempt++) {
         rig_take(r, "first");
         expect_attempt(r, attempt);
-        expect_bytes(bh_history_routing_key(r->history), "work.a");
+        expect_bytes(past_of(r->history).routing_key, "work.a");
         rig_fail(r, "507");
     }
     message control, parked;
@@ -370,8 +371,8 @@ START_TEST(a_routing_key_of_255_bytes_is_kept)
     for (int attempt = 1; attempt <= 3; attempt++) {
         rig_take(r, "first");
         expect_attempt(r, attempt);
-        expect_bytes(bh_history_routing_key(r->history), key);
-        expect_bytes(bh_delivery_routing_key(r->delivery), key);
+        expect_bytes(past_of(r->history).routing_key, key);
+        expect_bytes(delivery_view_of(r->delivery).routing_key, key);
         rig_fail(r, "507");
     }
     message parked;
@@ -410,7 +411,7 @@ static void fail_large_messages(rig *r, const char *routing_key)
             ck_assert_msg(rig_try_take(r, LIMIT_MS), "with %zu bytes to spare it was retried and does not come back",
                           spare[i]);
             expect_attempt(r, 2);
-            expect_bytes(bh_history_routing_key(r->history), routing_key);
+            expect_bytes(past_of(r->history).routing_key, routing_key);
             rig_succeed(r);
             continue;
         }
@@ -523,7 +524,7 @@ START_TEST(headers_nested_too_deep_to_read_come_back_as_they_were)
     const char *control = rig_sibling(r, "control", "work.#");
     publish_nested(r, DEEPEST);
     rig_take(r, "first");
-    ck_assert(bh_delivery_is_truncated(r->delivery));
+    ck_assert(delivery_view_of(r->delivery).is_truncated);
     rig_fail(r, "507");
     rig_take(r, "first");
     expect_attempt(r, 2);

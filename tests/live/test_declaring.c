@@ -9,7 +9,7 @@ static size_t count_present(const rig *r, size_t *all)
 {
     size_t present = 0;
     *all = 0;
-    for (size_t i = 0; i < bh_topology_count(r->topology); i++) {
+    for (size_t i = 0; i < view_of(r->topology).declaration_count; i++) {
         const char *name = declaration_at(r->topology, i).name.data;
         bh_declaration_kind declaration = declaration_at(r->topology, i).kind;
         if (declaration == BH_DECLARE_BINDING)
@@ -25,7 +25,7 @@ static size_t count_present(const rig *r, size_t *all)
 static rig *started_rig(int i, bh_mode mode)
 {
     rig *r = rig_in_a_hurry(setup_rig(i));
-    expect_ok(r->worker, bh_worker_set_mode(r->worker, mode));
+    rig_set(r, mode, mode);
     start_by(r, broker_url());
     return r;
 }
@@ -42,7 +42,7 @@ static void restart(rig *r, bh_mode mode)
 {
     rig_stop_worker(r);
     rig_in_a_hurry(r);
-    expect_ok(r->worker, bh_worker_set_mode(r->worker, mode));
+    rig_set(r, mode, mode);
     start_by(r, broker_url());
 }
 
@@ -115,7 +115,7 @@ END_TEST
 /* NULL if the strategy needs none. */
 static const char *first_exchange(const rig *r)
 {
-    for (size_t i = 0; i < bh_topology_count(r->topology); i++)
+    for (size_t i = 0; i < view_of(r->topology).declaration_count; i++)
         if (declaration_at(r->topology, i).kind == BH_DECLARE_EXCHANGE)
             return declaration_at(r->topology, i).name.data;
     return NULL;
@@ -135,7 +135,7 @@ START_TEST(verifying_makes_nothing_where_what_it_found_is_deleted_just_then)
         broker_make_url(url, sizeof url, NULL, NULL, "127.0.0.1", proxy_port(network));
         proxy_hold_answer_to(network, name);
         rig_in_a_hurry(r);
-        expect_ok(r->worker, bh_worker_set_mode(r->worker, BH_MODE_VERIFY));
+        rig_set(r, mode, BH_MODE_VERIFY);
         start_by(r, url);
         proxy_await_answer(network);
         if (is_exchange)
@@ -170,9 +170,9 @@ START_TEST(verifying_compares_names_of_any_kind)
             ns[200] = '\0';
             memcpy(ns, r->ns, strlen(r->ns));
         }
-        ck_assert_int_eq(bh_topology_set_namespace(r->topology, bh_str(ns)), BH_OK);
+        ck_assert_int_eq(topology_set_name_space(r->topology, bh_str(ns)), BH_OK);
         rig_start(r);
-        for (size_t each = 0; each < bh_topology_count(r->topology); each++)
+        for (size_t each = 0; each < view_of(r->topology).declaration_count; each++)
             if (declaration_at(r->topology, each).kind != BH_DECLARE_BINDING)
                 broker_remove_later(declaration_at(r->topology, each).name.data);
         rig_restart(r, BH_MODE_VERIFY);
@@ -405,7 +405,7 @@ START_TEST(a_user_who_may_not_configure_can_use_what_is_there)
     rig_restart(r, BH_MODE_CREATE);
     rig_stop_worker(r);
     rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_set_mode(r->worker, BH_MODE_VERIFY));
+    rig_set(r, mode, BH_MODE_VERIFY);
     rig_connect_by(r, url);
     broker_publish_text(r->broker, "", r->queue, "first");
     expect_at_work(r);

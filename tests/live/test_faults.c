@@ -153,7 +153,7 @@ START_TEST(messages_settled_in_no_order_by_many_threads_end_once_but_those_in_fl
     pthread_t threads[THREADS];
     char last[16];
     rig *r = all.rig = rig_in_a_hurry(rig_that_waits());
-    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, CROWD_AHEAD));
+    rig_set(r, prefetch, CROWD_AHEAD);
     proxy *network = start_by_proxy(r, "");
     all.settled.count = CROWD + 1; /* the last one is published when all others have come */
     ck_assert_int_eq(pthread_mutex_init(&all.mutex, NULL), 0);
@@ -254,7 +254,7 @@ START_TEST(of_a_list_of_hosts_one_that_answers_is_enough)
     enum { DEAD = sizeof dead / sizeof dead[0] };
     int told[DEAD] = {0};
     rig *r = rig_in_a_hurry(setup_rig(setup_first()));
-    expect_ok(r->worker, bh_worker_set_timeouts_ms(r->worker, 500, 30000));
+    rig_set_timeouts(r, 500, 30000);
     for (int i = 0; i < DEAD; i++) {
         char url[256];
         snprintf(url, sizeof url, "amqp://guest:guest@%s/", dead[i]);
@@ -308,7 +308,7 @@ START_TEST(a_worker_with_nothing_in_hand_leaves_a_broker_that_does_not_answer)
     broker_make_url(url, sizeof url, NULL, NULL, "127.0.0.1", proxy_port(network));
     snprintf(host, sizeof host, "127.0.0.1:%d", proxy_port(network));
     rig_in_a_hurry(r);
-    expect_ok(r->worker, bh_worker_set_mode(r->worker, _i == setup_first() ? BH_MODE_CREATE : BH_MODE_VERIFY));
+    rig_set(r, mode, _i == setup_first() ? BH_MODE_CREATE : BH_MODE_VERIFY);
     expect_ok(r->worker, bh_worker_add_uri(r->worker, bh_str(url)));
     rig_connect(r);
     expect_bytes(bh_event_string(r->event, BH_FIELD_HOST), host);
@@ -333,7 +333,7 @@ START_TEST(a_name_service_that_does_not_answer_holds_up_neither_the_other_connec
     proxy *network = proxy_open("127.0.0.1", broker_port(0));
     char url[4096];
     broker_make_url(url, sizeof url, NULL, NULL, "127.0.0.1", proxy_port(network));
-    expect_ok(r->worker, bh_worker_set_timeouts_ms(r->worker, 2 * LIMIT_MS, 30000));
+    rig_set_timeouts(r, 2 * LIMIT_MS, 30000);
     rig_connect_by(r, url);
     broker_bind(r->broker, r->queue, r->exchange, "work.#");
     rig_publish_and_take(r);

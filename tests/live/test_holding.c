@@ -80,7 +80,7 @@ END_TEST
 START_TEST(a_broker_that_falls_silent_is_left)
 {
     rig *r = rig_in_a_hurry(rig_that_waits());
-    expect_ok(r->worker, bh_worker_set_timeouts_ms(r->worker, 500, 30000));
+    rig_set_timeouts(r, 500, 30000);
     proxy *network = start_by_proxy(r, "?heartbeat=1");
     rig_publish_and_take(r);
     proxy_hold_broker(network, PROXY_CONSUMER);
@@ -144,8 +144,8 @@ START_TEST(an_alarm_multiplies_no_message_and_stops_no_consumer)
 {
     enum { TIMEOUT = 5000 };
     rig *r = rig_in_a_hurry(rig_that_waits());
-    expect_ok(r->worker, bh_worker_set_timeouts_ms(r->worker, 10000, TIMEOUT));
-    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 2));
+    rig_set_timeouts(r, 10000, TIMEOUT);
+    rig_set(r, prefetch, 2);
     rig_start(r);
     broker_publish_numbers(r->broker, r->queue, 4);
     rig_take(r, "0");
@@ -234,7 +234,7 @@ static void note_refused(bh_worker *worker, const bh_event *event, void *data)
 START_TEST(a_message_that_fits_no_frame_stops_nobody)
 {
     rig *r = rig_in_a_hurry(rig_that_waits());
-    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 2)); /* one is left for the others */
+    rig_set(r, prefetch, 2); /* one is left for the others */
     rig_start(r);
     broker_publish_filled(r->broker, "", r->queue, 0, bh_str("brim"));
     rig_publish(r, "work.a", "first");

@@ -14,7 +14,7 @@ enum { MOST_TAKEN = 50, FEW = 20, MIB = 1048576 };
 static rig *rig_with_prefetch(int prefetch)
 {
     rig *r = rig_in_a_hurry(rig_that_waits());
-    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, prefetch));
+    rig_set(r, prefetch, prefetch);
     return r;
 }
 
@@ -343,7 +343,7 @@ START_TEST(W3_a_stream_as_a_work_queue_ends_the_first_run)
     rig_prepare(r);
     for (int mode = BH_MODE_CREATE; mode <= BH_MODE_NONE; mode++) { /* the first one declares all */
         rig_make_worker(r);
-        expect_ok(r->worker, bh_worker_set_mode(r->worker, (bh_mode)mode));
+        rig_set(r, mode, (bh_mode)mode);
         expect_given_up(r, broker_url(), BH_ERR_CLASH, "is a stream");
         expect_part(bh_worker_error(r->worker), "use a quorum queue");
         rig_stop_worker(r);
@@ -381,8 +381,8 @@ START_TEST(a_worker_that_is_started_to_fail_fast_says_why_with_its_last_event)
     rig *r = rig_in_a_hurry(rig_that_waits());
     char url[4096];
     broker_make_url(url, sizeof url, "guest", "wrong", NULL, 0);
-    expect_status(r->worker, bh_worker_set_fail_fast(r->worker, 2), BH_ERR_ARGUMENT);
-    expect_ok(r->worker, bh_worker_set_fail_fast(r->worker, 1));
+    rig_expect_refused(r, fail_fast, 2, BH_ERR_ARGUMENT);
+    rig_set(r, fail_fast, 1);
     start_by(r, url);
     expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_ACCESS, "guest");
     expect_bytes(bh_event_string(r->event, BH_FIELD_CONNECTION), "consume");
@@ -394,7 +394,7 @@ END_TEST
 START_TEST(a_broker_that_is_not_up_yet_is_waited_for)
 {
     rig *r = rig_in_a_hurry(rig_that_waits());
-    expect_ok(r->worker, bh_worker_set_fail_fast(r->worker, 1));
+    rig_set(r, fail_fast, 1);
     start_by(r, "amqp://guest:guest@127.0.0.1:1/");
     for (int i = 0; i < 5; i++)
         expect_event(r, BH_EVENT_UNAVAILABLE, BH_ERR_CONNECTION, "");

@@ -1,4 +1,5 @@
 #include "proxy.h"
+#include "../reading.h"
 #include "setups.h"
 #include "suites.h"
 #include "trouble.h"
@@ -10,7 +11,7 @@
 /* The exchange, and the queue, for messages that wait so long. */
 static const char *waiting_for(const rig *r, int64_t delay_ms)
 {
-    switch (bh_topology_strategy(r->topology)) {
+    switch (view_of(r->topology).settings.strategy) {
     case BH_STRATEGY_LADDER:
         return rig_rung(r, delay_ms);
     case BH_STRATEGY_REJECT:
@@ -134,7 +135,7 @@ START_TEST(a_returned_copy_leaves_the_original_until_the_topology_is_whole)
     broker_bind(r->broker, waiting(r), waiting(r), "");
     rig_await_settled(r);
     expect_back(r);
-    expect_bytes(bh_history_id(r->history), id);
+    expect_bytes(past_of(r->history).id, id);
     expect_nothing_left(r);
     rig_free(r);
 }
@@ -224,7 +225,7 @@ static void declare_again(const rig *r)
     rig *other = rig_new_beside(r, "work");
     rig_prepare(other);
     rig_make_worker(other);
-    expect_ok(other->worker, bh_worker_set_prefetch(other->worker, 0));
+    rig_set(other, prefetch, 0);
     rig_connect(other);
     rig_free(other);
 }
@@ -284,7 +285,7 @@ START_TEST(messages_of_a_deleted_work_queue_end_in_unroutable_and_hold_nobody_up
         rig_take(r, "first");
         rig_settle(r, BH_OUTCOME_FAILED, "507", 0);
     }
-    bh_strategy strategy = bh_topology_strategy(r->topology);
+    bh_strategy strategy = view_of(r->topology).settings.strategy;
     if (strategy !=
         BH_STRATEGY_DELAYED_EXCHANGE) /* which has no queue to look at; and what drains awaits its confirms */
         broker_await_depth(r->broker, strategy == BH_STRATEGY_LADDER ? rig_rung(r, DELAY) : waiting(r), COUNT);
@@ -338,7 +339,7 @@ static proxy *start_impatient_by_proxy(rig *r, int64_t confirm_timeout_ms)
 {
     rig_prepare(r);
     rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_set_timeouts_ms(r->worker, 10000, confirm_timeout_ms));
+    rig_set_timeouts(r, 10000, confirm_timeout_ms);
     return start_by_proxy(r, "");
 }
 

@@ -44,7 +44,9 @@ static void add_queues(relaying *self)
 static void make_worker(relaying *self)
 {
     ck_assert_int_eq(bh__worker_new_relay(&self->rig->worker, self->relay), BH_OK);
-    expect_ok(self->rig->worker, bh_worker_set_event(self->rig->worker, BH_EVENT_RETRIED, 1));
+    bh_worker_defaults(&self->rig->settings);
+    self->rig->settings.prefetch = BH__RELAY_PREFETCH;
+    rig_set(self->rig, emits[BH_EVENT_RETRIED], 1);
 }
 
 static void start(relaying *self)
@@ -211,7 +213,7 @@ START_TEST(what_is_dropped_by_setting_is_told_and_counted)
     declare_work(&self, r->queue, "quorum", no_more());
     add_queues(&self);
     make_worker(&self);
-    expect_ok(r->worker, bh_worker_set_event(r->worker, BH_EVENT_DROPPED, 1));
+    rig_set(r, emits[BH_EVENT_DROPPED], 1);
     expect_ok(r->worker, bh_worker_set_metrics(r->worker, metrics));
     rig_connect(r);
     broker_publish_text(r->broker, "", r->queue, "one");
@@ -531,8 +533,11 @@ static void start_to_verify(relaying *self)
 {
     make_worker(self);
     bh_worker *worker = self->rig->worker;
-    expect_ok(worker, bh_worker_set_mode(worker, BH_MODE_VERIFY));
-    expect_ok(worker, bh_worker_set_prefetch(worker, 0));
+    bh_worker_settings settings;
+    bh_worker_defaults(&settings);
+    settings.mode = BH_MODE_VERIFY;
+    settings.prefetch = 0;
+    expect_ok(worker, bh_worker_set(worker, &settings));
     expect_ok(worker, bh_worker_add_uri(worker, bh_str(broker_url())));
     expect_ok(worker, bh_worker_start(worker));
 }

@@ -124,7 +124,7 @@ START_TEST(a_replayed_message_does_not_go_back_to_a_counter_of_earlier_code)
     rig *r = setup_rig(_i);
     rig_prepare(r);
     rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_set_legacy_counter(r->worker, bh_str("x-retry-count")));
+    rig_set_history(r, "x-retry-count", NULL);
     rig_connect(r);
     amqp_table_entry_t header = entry_int("x-retry-count", 2);
     amqp_basic_properties_t properties = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {1, &header}};
@@ -226,7 +226,7 @@ START_TEST(a_worker_that_only_replays_consumes_nothing)
     park(r, "work.a", "first");
     rig_stop_worker(r);
     rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 0));
+    rig_set(r, prefetch, 0);
     rig_connect(r);
     replay(r, 10, 1);
     broker_await_depth(r->broker, r->queue, 1);
@@ -287,7 +287,7 @@ START_TEST(messages_that_came_back_to_no_queue_are_replayed_and_those_of_others_
     rig_in_a_hurry(r);
     rig_connect(r);
     replay(r, 0, 0); /* the worker has looked by itself */
-    expect_bytes(bh_topology_unroutable_queue(r->topology), unroutable);
+    expect_bytes(view_of(r->topology).unroutable_queue, unroutable);
     amqp_table_entry_t theirs = entry_string("backhop-queue", rig_name(r, "another"));
     amqp_basic_properties_t properties = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {1, &theirs}};
     broker_publish(r->broker, "", unroutable, &properties, bh_str("theirs"));
@@ -368,7 +368,7 @@ START_TEST(F1_messages_of_others_do_not_count_as_deliveries)
     for (int i = 0; i < COUNT; i++)
         broker_publish_text(r->broker, "", r->queue, "ours");
     rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 1));
+    rig_set(r, prefetch, 1);
     rig_connect(r);
     for (int i = 0; i < COUNT; i++) {
         rig_take(r, "ours");

@@ -35,10 +35,7 @@ START_TEST(calls_at_the_wrong_time_are_refused_and_change_nothing)
     rig_start(r);
     expect_status(r->worker, bh_worker_start(r->worker), BH_ERR_STATE);
     expect_status(r->worker, bh_worker_add_uri(r->worker, bh_str(broker_url())), BH_ERR_STATE);
-    expect_status(r->worker, bh_worker_set_mode(r->worker, BH_MODE_NONE), BH_ERR_STATE);
-    expect_status(r->worker, bh_worker_set_prefetch(r->worker, 1), BH_ERR_STATE);
-    expect_status(r->worker, bh_worker_set_timeouts_ms(r->worker, 10000, 1), BH_ERR_STATE);
-    expect_status(r->worker, bh_worker_set_legacy_counter(r->worker, bh_str("x")), BH_ERR_STATE);
+    expect_status(r->worker, bh_worker_set(r->worker, &r->settings), BH_ERR_STATE);
     expect_status(r->worker, settle_as(r->worker, NULL, BH_OUTCOME_OK, "", 0), BH_ERR_ARGUMENT);
     expect_status(r->worker, bh_worker_take(r->worker, NULL, 0), BH_ERR_ARGUMENT);
     rig_publish_and_take(r);
@@ -63,7 +60,7 @@ START_TEST(a_throttled_message_waits_without_an_attempt)
     rig_make_worker(r);
     const bh_event_kind kinds[] = {BH_EVENT_FAILED, BH_EVENT_THROTTLED, BH_EVENT_DEFERRED};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        expect_ok(r->worker, bh_worker_set_event(r->worker, kinds[i], 1));
+        rig_set(r, emits[kinds[i]], 1);
     rig_start(r);
     rig_publish_and_take(r);
     for (int64_t deferrals = 1; deferrals <= 2; deferrals++) {
@@ -97,7 +94,7 @@ START_TEST(a_throttled_message_waits_with_a_policy_of_one_attempt)
     ck_assert_int_eq(policy_set_max_retry_after_ms(r->policy, 1000), BH_OK);
     rig_prepare(r);
     rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_set_event(r->worker, BH_EVENT_DEFERRED, 1));
+    rig_set(r, emits[BH_EVENT_DEFERRED], 1);
     rig_start(r);
     rig_publish_and_take(r);
     rig_settle(r, BH_OUTCOME_THROTTLED, "429", 0);
@@ -260,9 +257,10 @@ END_TEST
 START_TEST(no_more_than_the_prefetch_is_out)
 {
     rig *r = rig_in_a_hurry(setup_rig(setup_first()));
-    ck_assert_int_eq(bh_worker_set_prefetch(r->worker, -1), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_worker_set_prefetch(r->worker, 65536), BH_ERR_ARGUMENT);
-    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 2));
+    rig_expect_refused(r, prefetch, -1, BH_ERR_ARGUMENT);
+    rig_expect_refused(r, prefetch, 65536, BH_ERR_ARGUMENT);
+    expect_bytes(bh_worker_error(r->worker), "prefetch is 65536: give a whole number from 0 to 65535");
+    rig_set(r, prefetch, 2);
     rig_start(r);
     for (int i = 0; i < 5; i++)
         rig_publish(r, "work.a", "first");
@@ -463,7 +461,7 @@ START_TEST(events_that_nobody_takes_are_bounded_and_those_missed_are_counted)
     rig *r = rig_that_waits();
     rig_prepare(r);
     rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, AHEAD));
+    rig_set(r, prefetch, AHEAD);
     rig_start(r);
     rig_forget_events(r);
     broker_publish_numbers(r->broker, r->queue, COUNT + AHEAD);

@@ -22,7 +22,7 @@ static rig *rig_that_sees(bh_strategy strategy)
     rig_prepare(r);
     rig_make_worker(r);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        expect_ok(r->worker, bh_worker_set_event(r->worker, kinds[i], 1));
+        rig_set(r, emits[kinds[i]], 1);
     expect_ok(r->worker, bh_worker_set_metrics(r->worker, metrics));
     bh_metrics_free(metrics);
     rig_start(r);
@@ -196,8 +196,8 @@ START_TEST(nothing_is_told_of_each_message_and_nothing_is_counted_where_nobody_a
     ck_assert_int_eq(bh_metrics_new(&metrics), BH_OK);
     rig_prepare(r);
     ck_assert_int_eq(bh_worker_new(&r->worker, r->policy, r->topology), BH_OK);
-    ck_assert_int_eq(bh_worker_set_event(r->worker, BH_EVENT_LAST, 1), BH_ERR_ARGUMENT);
-    ck_assert_int_eq(bh_worker_set_event(r->worker, BH_EVENT_FAILED, 2), BH_ERR_ARGUMENT);
+    bh_worker_defaults(&r->settings);
+    rig_expect_refused(r, emits[BH_EVENT_FAILED], 2, BH_ERR_ARGUMENT);
     rig_start(r);
     rig_publish_and_take(r);
     rig_settle(r, BH_OUTCOME_FAILED, "507", 0);

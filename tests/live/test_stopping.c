@@ -12,7 +12,7 @@ enum { COUNT = 10, AHEAD = 5 };
 static rig *busy_rig(void)
 {
     rig *r = rig_in_a_hurry(rig_that_waits());
-    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, AHEAD));
+    rig_set(r, prefetch, AHEAD);
     rig_start(r);
     broker_publish_numbers(r->broker, r->queue, COUNT);
     broker_await_depth(r->broker, r->queue, COUNT - AHEAD);
@@ -167,7 +167,7 @@ END_TEST
 START_TEST(a_worker_that_cannot_connect_stops_before_its_limit)
 {
     rig *r = rig_in_a_hurry(setup_rig(setup_first()));
-    expect_ok(r->worker, bh_worker_set_timeouts_ms(r->worker, HOUR_MS, HOUR_MS));
+    rig_set_timeouts(r, HOUR_MS, HOUR_MS);
     proxy *network = proxy_open("127.0.0.1", broker_port(0));
     char url[4096];
     broker_make_url(url, sizeof url, NULL, NULL, "127.0.0.1", proxy_port(network));
@@ -233,11 +233,10 @@ static int misbehaves_in_child(rig *r)
         bh_worker_take(r->worker, &taken, 60000),
         bh_worker_take_event(r->worker, &event),
         settle_as(r->worker, r->message, BH_OUTCOME_OK, "", 0),
-        bh_worker_set_timeouts_ms(r->worker, 1, 1),
         bh_worker_read(r->worker, r->message, r->delivery, r->history),
         bh_worker_replay(r->worker, 1),
         bh_worker_start(r->worker),
-        bh_worker_set_prefetch(r->worker, 1),
+        bh_worker_set(r->worker, &r->settings),
         bh_worker_add_uri(r->worker, bh_str(broker_url())),
         bh_worker_stop(r->worker, 0),
     };
@@ -305,7 +304,7 @@ static int work_in_child(rig *r)
 START_TEST(a_child_can_have_a_worker_of_its_own)
 {
     rig *r = rig_in_a_hurry(setup_rig(setup_first()));
-    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 1));
+    rig_set(r, prefetch, 1);
     rig_start(r);
     rig_publish_and_take(r);
     rig_publish(r, "work.a", "second");

@@ -1,5 +1,6 @@
 /* Headers and routing keys are untrusted. With any content, messages come back to their queue and to no other. */
 #include "setups.h"
+#include "../reading.h"
 #include "suites.h"
 
 #include <backhop/adapter/history.h>
@@ -37,7 +38,7 @@ START_TEST(a_routing_key_with_the_prefix_of_return_keys_chooses_no_queue)
     for (int attempt = 1; attempt <= 3; attempt++) {
         rig_take(r, "first");
         expect_attempt(r, attempt);
-        expect_bytes(bh_history_routing_key(r->history), key);
+        expect_bytes(past_of(r->history).routing_key, key);
         rig_fail(r, "507");
     }
     message parked;

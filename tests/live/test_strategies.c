@@ -14,7 +14,7 @@ static const int64_t steps[MOST_FAILURES] = {50, 110, 170};
 static int64_t use_delays(const rig *r)
 {
     policy_set_max_attempts(r->policy, MOST_FAILURES + 1);
-    switch (bh_topology_strategy(r->topology)) {
+    switch (view_of(r->topology).settings.strategy) {
     case BH_STRATEGY_REJECT:
         return 0;
     case BH_STRATEGY_NATIVE:
@@ -80,7 +80,7 @@ START_TEST(messages_of_several_routing_keys_go_round_until_they_succeed)
             expect_waited(failed_at[i], delay_after(delays, failures[i]));
         expect_attempt(r, failures[i] + 1);
         expect_origin(r, r->exchange, keys[i]);
-        expect_bytes(bh_delivery_routing_key(r->delivery), keys[i]);
+        expect_bytes(delivery_view_of(r->delivery).routing_key, keys[i]);
         expect_bytes(header_of(r->delivery, bh_str("tenant")).string, ids[i]);
         expect_bytes(bh_delivery_property(r->delivery, BH_PROPERTY_MESSAGE_ID), ids[i]);
         if (failures[i] == MOST_FAILURES) {
@@ -392,9 +392,9 @@ START_TEST(a_short_delay_behind_a_long_one_is_late_by_no_more_than_the_topology_
     policy_add_step_ms(r->policy, 100);
     rig_prepare(r);
     rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_set_prefetch(r->worker, 1)); /* the other worker shall get the long one */
+    rig_set(r, prefetch, 1); /* the other worker shall get the long one */
     rig_start(r);
-    ck_assert_int_eq(bh_topology_worst_lateness_ms(r->topology), 600);
+    ck_assert_int_eq(view_of(r->topology).worst_lateness_ms, 600);
     rig_publish(r, "work.a", "short");
     rig_take(r, "short");
     rig_fail(r, "507");

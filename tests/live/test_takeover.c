@@ -15,7 +15,7 @@ START_TEST(a_counter_of_earlier_code_goes_on)
     policy_set_max_attempts(r->policy, 5);
     rig_prepare(r);
     rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_set_legacy_counter(r->worker, bh_str("x-retry-count")));
+    rig_set_history(r, "x-retry-count", NULL);
     rig_start(r);
     amqp_table_entry_t forms[] = {entry_int("x-retry-count", 3), entry_number("x-retry-count", AMQP_FIELD_KIND_I32, 3),
                                   entry_string("x-retry-count", "3")};
@@ -72,7 +72,7 @@ START_TEST(messages_from_a_hand_made_wait_queue_keep_their_count)
     broker_await_depth(r->broker, r->queue, 1); /* it waits once more for the worker */
 
     rig_make_worker(r);
-    expect_ok(r->worker, bh_worker_add_wait_queue(r->worker, bh_str(wait)));
+    rig_set_history(r, NULL, wait);
     rig_connect(r);
     rig_take(r, "first");
     expect_attempt(r, ROUNDS + 1);

@@ -71,11 +71,17 @@ int main(int argument_count, char **arguments)
 
     if (argument_count < 2 || bh_policy_new(&policy) != BH_OK || bh_topology_new(&topology, bh_str("work")) != BH_OK ||
         bh_topology_build(topology, policy) != BH_OK || bh_worker_new(&worker, policy, topology) != BH_OK ||
-        bh_worker_add_uri(worker, bh_str(arguments[1])) != BH_OK || bh_worker_set_prefetch(worker, PREFETCH) != BH_OK ||
-        bh_worker_set_timeouts_ms(worker, CONNECT_MS, confirm_ms) != BH_OK)
+        bh_worker_add_uri(worker, bh_str(arguments[1])) != BH_OK)
         return EXIT_FAILURE;
+    bh_worker_settings settings;
+    bh_worker_defaults(&settings);
+    settings.prefetch = PREFETCH;
+    settings.connect_timeout_ms = CONNECT_MS;
+    settings.confirm_timeout_ms = confirm_ms;
     for (int kind = 0; kind < BH_EVENT_LAST; kind++)
-        bh_worker_set_event(worker, (bh_event_kind)kind, 1);
+        settings.emits[kind] = 1;
+    if (bh_worker_set(worker, &settings) != BH_OK)
+        return EXIT_FAILURE;
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGTERM, &action, NULL);
     if (bh_worker_start(worker) != BH_OK)

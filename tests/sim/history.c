@@ -1,5 +1,5 @@
 #include "history.h"
-#include "../policies.h"
+#include "../topologies.h"
 
 #include "../wire/properties.h"
 #include "client.h"
@@ -235,12 +235,16 @@ static void check_origin(const account *message, bh_delivery *delivery, bh_histo
 {
     const char *key = message->is_direct ? queue_names[message->queue] : queue_keys[message->queue],
                *exchange = message->is_direct ? "" : EXCHANGE;
-    if (strcmp(bh_history_routing_key(past).data, key) != 0 || strcmp(bh_history_exchange(past).data, exchange) != 0)
-        fail("message %u was published to \"%s\" \"%s\" by its history", message->index, bh_history_exchange(past).data,
-             bh_history_routing_key(past).data);
+    bh_past first;
+    bh_delivery_view seen;
+    bh_history_past(past, &first);
+    bh_delivery_read(delivery, &seen);
+    if (strcmp(first.routing_key.data, key) != 0 || strcmp(first.exchange.data, exchange) != 0)
+        fail("message %u was published to \"%s\" \"%s\" by its history", message->index, first.exchange.data,
+             first.routing_key.data);
     if (it.of->strategy != BH_STRATEGY_REJECT && it.of->strategy != BH_STRATEGY_MESSAGE_TTL && !it.has_replays &&
-        strcmp(bh_delivery_routing_key(delivery).data, key) != 0)
-        fail("message %u comes with routing key \"%s\"", message->index, bh_delivery_routing_key(delivery).data);
+        strcmp(seen.routing_key.data, key) != 0)
+        fail("message %u comes with routing key \"%s\"", message->index, seen.routing_key.data);
 }
 
 /* Counts successes in a row while the breaker is not closed. */
@@ -536,9 +540,9 @@ static void make_topology(int queue)
     const history *of = it.of;
     ENSURE(bh_topology_new(&it.topologies[queue], bh_str(queue_names[queue])) == BH_OK);
     bh_topology *made = it.topologies[queue];
-    bh_topology_set_strategy(made, of->strategy);
-    bh_topology_set_queue_type(made, of->type);
-    bh_topology_set_work_queue_type(made, of->type);
+    topology_set_strategy(made, of->strategy);
+    topology_set_queue_type(made, of->type);
+    topology_declare_work_queue(made, of->type);
     if (bh_topology_build(made, it.policy) != BH_OK)
         fail("the topology: %s", bh_topology_error(made).data);
 }
@@ -565,16 +569,17 @@ static void start_worker(player *self)
     self->queue = (int)(self - it.players) % queue_count();
     ENSURE((it.relay ? bh__worker_new_relay(&self->worker, it.relay)
                      : bh_worker_new(&self->worker, it.policy, it.topologies[self->queue])) == BH_OK);
+    bh_worker_settings settings;
+    bh_worker_defaults(&settings);
+    settings.prefetch = it.relay ? BH__RELAY_PREFETCH : of->prefetch;
+    settings.confirm_timeout_ms = of->confirm_ms;
+    settings.handler_timeout_ms = of->handler_timeout_ms;
+    settings.fail_fast = 0;
+    settings.breaker = it.breaker;
     for (int kind = 0; kind < BH_EVENT_LAST; kind++)
-        ENSURE(bh_worker_set_event(self->worker, (bh_event_kind)kind, 1) == BH_OK);
+        settings.emits[kind] = 1;
+    ENSURE(bh_worker_set(self->worker, &settings) == BH_OK);
     ENSURE(bh_worker_add_uri(self->worker, bh_str(uri)) == BH_OK);
-    if (!it.relay)
-        ENSURE(bh_worker_set_prefetch(self->worker, of->prefetch) == BH_OK);
-    ENSURE(bh_worker_set_timeouts_ms(self->worker, 10000, of->confirm_ms) == BH_OK);
-    ENSURE(bh_worker_set_handler_timeout_ms(self->worker, of->handler_timeout_ms) == BH_OK);
-    ENSURE(bh_worker_set_fail_fast(self->worker, 0) == BH_OK);
-    if (it.breaker)
-        ENSURE(bh_worker_set_breaker(self->worker, it.breaker) == BH_OK);
     ENSURE(bh__thread_start(&self->run, STACK_BYTES, run, self));
     for (int i = 0; i < of->takers && !it.relay; i++)
         ENSURE(bh__thread_start(&self->takers[i], STACK_BYTES, take, self));

@@ -51,6 +51,9 @@ const SETTINGS = {
   max_age_ms: 64, max_retry_after_ms: 72, max_crashes: 80, max_deferrals: 88, size: 104
 }
 
+const VIEW = { settings: 48, size: 88 } // of bh_topology_view
+const PLANNED_SIZE = 48 // of bh_planned
+
 function policy (given = {}) {
   const self = core.made('bh_policy')
   const change = write => {
@@ -101,14 +104,22 @@ function topology (given = {}) {
   only(given, 'queue strategy queue_type namespace series stripes work_queue_type work_queue_arguments policies')
   let self
   const set = (name, value) => core.check(c[`bh_topology_${name}`](self, value))
+  const change = write => {
+    const at = core.filled('bh_topology_read', VIEW.size, self) + VIEW.settings
+    write(at)
+    set('set', at)
+  }
   const setters = {
     queue: value => { self = core.made('bh_topology', core.write(raw(value))) },
-    strategy: value => set('set_strategy', indexIn(STRATEGIES, value)),
-    queue_type: value => set('set_queue_type', indexIn(QUEUE_TYPES, value)),
-    namespace: value => set('set_namespace', core.write(raw(value))),
-    series: value => set('set_series', value),
-    stripes: value => set('set_stripes', value),
-    work_queue_type: value => set('set_work_queue_type', indexIn(QUEUE_TYPES, value)),
+    strategy: value => change(at => core.writeNumber(at, indexIn(STRATEGIES, value))),
+    queue_type: value => change(at => core.writeNumber(at + 4, indexIn(QUEUE_TYPES, value))),
+    namespace: value => change(at => core.write(raw(value), at + 8)),
+    series: value => change(at => core.writeNumber(at + 16, value)),
+    stripes: value => change(at => core.writeInteger(at + 24, big(value))),
+    work_queue_type: value => change(at => {
+      core.writeNumber(at + 32, 1)
+      core.writeNumber(at + 36, indexIn(QUEUE_TYPES, value))
+    }),
     work_queue_arguments: list => {
       for (const [name, value] of list) {
         set('add_work_queue_argument', core.argument(raw(name), typeof value === 'number' ? value : raw(value)))
@@ -137,8 +148,8 @@ function push (delivery, name, { '!': type, value }) {
 function delivery (given = {}) {
   only(given, 'exchange routing_key properties headers')
   const self = core.made('bh_delivery')
-  core.check(c.bh_delivery_set_exchange(self, core.write(raw(given.exchange ?? 'events'))))
-  core.check(c.bh_delivery_set_routing_key(self, core.write(raw(given.routing_key ?? 'order.created'))))
+  const [exchange, routingKey] = [given.exchange ?? 'events', given.routing_key ?? 'order.created']
+  core.check(c.bh_delivery_set_address(self, core.write(raw(exchange)), core.write(raw(routingKey))))
   for (const [name, value] of Object.entries(given.properties ?? {})) {
     const property = indexIn(PROPERTIES, name)
     if (NUMBERS.includes(name)) core.check(c.bh_delivery_set_number(self, property, big(value)))
@@ -244,13 +255,17 @@ cases('policy', 'name policy expect', each => {
 })
 
 function rungsOf (self) {
-  const at = core.filled('bh_topology_rungs', 8, self)
-  return Array.from({ length: core.pointer(at + 4) }, (_, i) => core.integer(core.pointer(at) + 8 * i))
+  const at = core.filled('bh_topology_read', VIEW.size, self)
+  return Array.from({ length: core.pointer(at + 36) }, (_, i) => core.integer(core.pointer(at + 32) + 8 * i))
+}
+
+function countOf (self) {
+  return core.pointer(core.filled('bh_topology_read', VIEW.size, self) + 40)
 }
 
 function declared (self, onDemand) {
   const found = new Set()
-  for (let i = 0; i < c.bh_topology_count(self); i++) {
+  for (let i = 0; i < countOf(self); i++) {
     const at = core.filled('bh_topology_declaration', 64, self, i)
     const [kind, rung] = [core.number(at), core.integer(at + 40)]
     if (kind === 2 && rung && Boolean(core.number(at + 48)) === onDemand) found.add(rung)
@@ -295,13 +310,14 @@ cases('topology', 'name policy topology expect', each => {
   }
   all()
   const { declarations, ...expect } = each.expect // whole declarations are compared in C and in the three languages
+  const view = () => core.filled('bh_topology_read', VIEW.size, self())
   const compared = {
     ...texts({
-      queue: () => core.textOf('bh_topology_queue', self()),
-      parked_queue: () => core.textOf('bh_topology_parked_queue', self())
+      queue: () => core.bytesAt(view()),
+      parked_queue: () => core.bytesAt(view() + 8)
     }),
-    ...names({ strategy: () => STRATEGIES[c.bh_topology_strategy(self())] }),
-    ...numbers({ worst_lateness_ms: () => c.bh_topology_worst_lateness_ms(self()) }),
+    ...names({ strategy: () => STRATEGIES[core.number(view() + VIEW.settings)] }),
+    ...numbers({ worst_lateness_ms: () => core.integer(view() + 24) }),
     rungs: expected => {
       assert.deepEqual(rungsOf(self()), expected.map(big))
       assert.deepEqual(declared(self(), false), expected.map(big))
@@ -312,7 +328,7 @@ cases('topology', 'name policy topology expect', each => {
     shares: rows => compareShares(self(), of, rows),
     definitions: expected => compareDefinitions(self(), expected)
   }
-  if (declarations) assert.equal(c.bh_topology_count(self()), declarations.length)
+  if (declarations) assert.equal(countOf(self()), declarations.length)
   if (Object.keys(expect).length) notation.compare(expect, compared)
 })
 
@@ -343,7 +359,8 @@ function decide (plan, each, of, on, past, by) {
 
 /** The headers of a plan: name, type, and the value, or the name of the header that is copied. */
 function headersOf (plan) {
-  return Array.from({ length: c.bh_plan_header_count(plan) }, (_, i) => {
+  const count = core.pointer(core.filled('bh_plan_read', PLANNED_SIZE, plan) + 44)
+  return Array.from({ length: count }, (_, i) => {
     const at = core.filled('bh_plan_header', 40, plan, i)
     const [name, type, source] = [core.bytesAt(at), core.number(at + 8), core.bytesAt(at + 32)]
     if (source.length) return [key(name), 'copy_of', key(source)]
@@ -404,23 +421,24 @@ cases('plan', PLAN_KEYS, each => {
   assert.equal(core.textOf('bh_status_name', code).toString(), status(each))
   if (code !== 0) return
   const copy = core.filled('bh_plan_copy', 48, plan)
+  const planned = core.filled('bh_plan_read', PLANNED_SIZE, plan)
   notation.compare(each.expect, {
     ...names({
-      action: () => ACTIONS[c.bh_plan_action(plan)],
+      action: () => ACTIONS[core.number(planned)],
       counts_as: () => OUTCOMES[c.bh_plan_outcome(past, by, on, indexIn(OUTCOMES, each.outcome ?? 'failed'))]
     }),
     ...numbers({
-      attempts: () => c.bh_plan_attempts(plan),
-      deferrals: () => c.bh_plan_deferrals(plan),
-      delay_ms: () => c.bh_plan_delay_ms(plan)
+      attempts: () => core.integer(planned + 8),
+      deferrals: () => core.integer(planned + 16),
+      delay_ms: () => core.integer(planned + 24)
     }),
     ...flags({
-      retry_after_met: () => c.bh_plan_retry_after_met(plan),
+      retry_after_met: () => core.number(planned + 32),
       mandatory: () => core.number(copy + 40),
       on_demand: () => core.number(copy + 44)
     }),
     ...texts({
-      reason: () => core.textOf('bh_plan_reason', plan),
+      reason: () => core.bytesAt(planned + 36),
       id: () => core.bytesAt(copy),
       exchange: () => core.bytesAt(copy + 8),
       routing_key: () => core.bytesAt(copy + 16)

@@ -5,7 +5,7 @@
  * A line has the case's name, failed attempts, last error, first failure in ms, reason of the park, and properties in
  * hexadecimal. A "-" stands for an empty text.
  */
-#include "../policies.h"
+#include "../topologies.h"
 #include "../reading.h"
 #include "properties.h"
 #include "suites.h"
@@ -44,8 +44,8 @@ static void build(const setup *each)
     ck_assert_int_eq(bh_policy_new(&policy), BH_OK);
     ck_assert_int_eq(policy_set_max_attempts(policy, COPIES - 1), BH_OK);
     ck_assert_int_eq(bh_topology_new(&topology, bh_str("cdn-purge")), BH_OK);
-    ck_assert_int_eq(bh_topology_set_strategy(topology, each->strategy), BH_OK);
-    ck_assert_int_eq(bh_topology_set_queue_type(topology, each->type), BH_OK);
+    ck_assert_int_eq(topology_set_strategy(topology, each->strategy), BH_OK);
+    ck_assert_int_eq(topology_set_queue_type(topology, each->type), BH_OK);
     ck_assert_int_eq(bh_topology_build(topology, policy), BH_OK);
     ck_assert_int_eq(bh_delivery_new(&delivery), BH_OK);
     ck_assert_int_eq(bh_history_new(&history), BH_OK);
@@ -64,8 +64,7 @@ static void free_all(void)
 static void publish_original(void)
 {
     bh_delivery_clear(delivery);
-    ck_assert_int_eq(bh_delivery_set_exchange(delivery, bh_str("site")), BH_OK);
-    ck_assert_int_eq(bh_delivery_set_routing_key(delivery, bh_str("page.changed")), BH_OK);
+    ck_assert_int_eq(bh_delivery_set_address(delivery, bh_str("site"), bh_str("page.changed")), BH_OK);
     ck_assert_int_eq(bh_delivery_set_property(delivery, BH_PROPERTY_CONTENT_TYPE, bh_str("text/plain")), BH_OK);
     ck_assert_int_eq(bh_delivery_set_number(delivery, BH_PROPERTY_PRIORITY, 7), BH_OK);
     ck_assert_int_eq(bh_delivery_set_property(delivery, BH_PROPERTY_EXPIRATION, bh_str("60000")), BH_OK);
@@ -106,8 +105,7 @@ static bh_bytes write_copy(int number)
 /* Decodes properties as the work queue, or the parked queue, would deliver them. */
 static void deliver(bh_bytes properties)
 {
-    bh_bytes key =
-        bh_plan_action(plan) == BH_ACTION_PARK ? bh_topology_parked_queue(topology) : bh_topology_queue(topology);
+    bh_bytes key = planned_of(plan).action == BH_ACTION_PARK ? view_of(topology).parked_queue : view_of(topology).queue;
     ck_assert_int_eq(bh__content_read(delivery, bh_str(""), key, properties), BH_OK);
     ck_assert_int_eq(bh_history_read(history, delivery, topology), BH_OK);
 }
@@ -124,7 +122,7 @@ static const char *text_of(bh_bytes bytes, char *to, size_t size)
 static void print_line(char *to, const char *name, bh_bytes properties)
 {
     char error[64], reason[32];
-    int used = snprintf(to, MOST_LINE, "%s %" PRId64 " %s %" PRId64 " %s ", name, bh_history_attempts(history),
+    int used = snprintf(to, MOST_LINE, "%s %" PRId64 " %s %" PRId64 " %s ", name, past_of(history).attempts,
                         text_of(past_of(history).last_error, error, sizeof error), past_of(history).first_failure_ms,
                         text_of(past_of(history).parked, reason, sizeof reason));
     ck_assert_uint_lt((size_t)used + 2 * properties.size + 2, MOST_LINE);

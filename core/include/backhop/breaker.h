@@ -46,7 +46,7 @@
  * calls), Semian (successes that close). tests/vectors/breaker has their cases and the differences.
  *
  * One breaker can serve several consumers, workers and threads: all that call the same downstream.
- * Any thread may call any function. bh_worker_set_breaker gives it to a worker.
+ * Any thread may call any function. bh_worker_settings gives it to a worker.
  *
  * Times are in ms of one clock, 0 to 2^53 - 1. If the clock goes back, the breaker continues from
  * there. A worker uses CLOCK_MONOTONIC. Without by_key, no call but bh_breaker_new allocates.
@@ -133,7 +133,8 @@ typedef struct bh_breaker_view {
     int64_t calls;      /* in the window: successes and failures */
     int64_t failures;
     int64_t slow;
-    int grants; /* 1: a permit would be granted now */
+    int grants;    /* 1: a permit would be granted now */
+    bh_bytes name; /* of the settings */
     /* of the state, in words: "14 of 20 failed in 60 s: TimeoutError"; ends with a zero byte */
     char reason[BH_BREAKER_REASON_BYTES];
 } bh_breaker_view;
@@ -158,8 +159,6 @@ BH_API bh_bytes bh_breaker_settings_error(const bh_breaker_settings *settings);
 BH_API bh_status bh_breaker_new(bh_breaker **out, const bh_breaker_settings *settings, bh_bytes random);
 /* Frees the breaker, after the workers and flows that it was given to. NULL is allowed. */
 BH_API void bh_breaker_free(bh_breaker *self);
-/* Returns the name of the settings. */
-BH_API bh_bytes bh_breaker_name(const bh_breaker *self);
 
 /*
  * Returns the kind of call for a handler's outcome:

@@ -4,8 +4,11 @@
  *     bh_topology *topology;
  *     bh_declaration each;
  *
+ *     bh_topology_settings settings;
+ *     bh_topology_defaults(&settings);    the strategy ladder, of quorum queues
+ *     settings.declares_work_queue = 1;
  *     bh_topology_new(&topology, bh_str("cdn-purge"));
- *     bh_topology_set_strategy(topology, BH_STRATEGY_LADDER);
+ *     bh_topology_set(topology, &settings);
  *     if (bh_topology_build(topology, policy) != BH_OK) puts(bh_topology_error(topology).data);
  *
  *     for (size_t i = 0; bh_topology_declaration(topology, i, &each) == BH_OK; i++)
@@ -85,11 +88,63 @@ typedef struct bh_declaration {
     size_t argument_count;
 } bh_declaration;
 
-/* Rungs of the ladder, in ms, ascending. */
-typedef struct bh_rungs {
-    const int64_t *ms;
-    size_t count;
-} bh_rungs;
+/* The settings of a topology. */
+typedef struct bh_topology_settings {
+    bh_strategy strategy;     /* where messages wait; default: ladder */
+    bh_queue_type queue_type; /* of the wait, parked and unroutable queues; default: quorum */
+    /*
+     * The first part of the shared names: 1 to 200 bytes, valid as a queue's name; copied. Data NULL is
+     * the default: "backhop"; for classic queues "backhop.classic".
+     */
+    bh_bytes name_space;
+    bh_series series; /* the grid of the ladder; default: R10 */
+    /*
+     * The number of wait queues of each rung: 1 (default) to BH_TOPOLOGY_MOST_STRIPES. A plan chooses
+     * one of them at random, so that the throughput of a rung is the sum of its wait queues.
+     *
+     * The names are "<namespace>.wait.<ms>", then "<namespace>.wait.<ms>.2" and so on. A higher number
+     * leaves existing wait queues unchanged. After a lower number, unused wait queues remain and still
+     * empty themselves.
+     */
+    int64_t stripes;
+    /*
+     * 1: adds the work queue to the declarations: durable, of work_queue_type, with the strategy's
+     * arguments and yours (bh_topology_add_work_queue_argument). 0, the default: you declare the work
+     * queue yourself before you declare the topology.
+     *
+     * A quorum queue gets x-delivery-limit 1000000000, because RabbitMQ 4 drops a message after 21
+     * deliveries by default. Set this argument for your own quorum queues too. The strategies reject
+     * and native always declare the work queue, because its arguments configure them.
+     */
+    int declares_work_queue;
+    bh_queue_type work_queue_type; /* default: quorum */
+} bh_topology_settings;
+
+/* What a topology is made of. The strings and rungs are valid until the next call that changes the topology. */
+typedef struct bh_topology_view {
+    bh_bytes queue;        /* the work queue */
+    bh_bytes parked_queue; /* "<queue>.parked", of messages after their last attempt */
+    /*
+     * "<namespace>.unroutable", of messages whose work queue was missing when they came back. All work
+     * queues of a namespace share it. Strategy native has none: "".
+     */
+    bh_bytes unroutable_queue;
+    /*
+     * The highest lateness of strategy message-ttl, in ms: the highest delay of the policies less the
+     * lowest. A message is late if a message with a longer delay is ahead of it. Requested delays come on
+     * top. 0 for other strategies.
+     */
+    int64_t worst_lateness_ms;
+    const int64_t *rungs_ms; /* the rungs of the ladder that the policies need, ascending */
+    size_t rung_count;
+    size_t declaration_count; /* for bh_topology_declaration */
+    /*
+     * 1: a message can wait without an attempt. 0: strategies reject and native, whose delays are the
+     * broker's.
+     */
+    int defers;
+    bh_topology_settings settings; /* to change some of them */
+} bh_topology_view;
 
 typedef struct bh_delivery bh_delivery;
 typedef struct bh_topology bh_topology;
@@ -106,46 +161,15 @@ BH_API bh_status bh_topology_new(bh_topology **out, bh_bytes queue);
 /* Frees the topology. NULL is allowed. */
 BH_API void bh_topology_free(bh_topology *self);
 
+/* Fills the settings with their defaults. Does nothing if `out` is NULL. */
+BH_API void bh_topology_defaults(bh_topology_settings *out);
 /*
- * Setters. Each takes effect with the next bh_topology_build.
+ * Sets all settings, for the next bh_topology_build. If this fails, the settings stay as they were.
  *
- * Errors: BH_ERR_ARGUMENT if the value is out of range.
+ * Errors: BH_ERR_ARGUMENT if an argument is NULL or a field is out of range; BH_ERR_NAME if the namespace is
+ *         not valid; see bh_topology_error. BH_ERR_NO_MEMORY.
  */
-
-/* Sets where messages wait. Default: ladder. */
-BH_API bh_status bh_topology_set_strategy(bh_topology *self, bh_strategy strategy);
-/* Sets the type of the wait, parked and unroutable queues. Default: quorum. */
-BH_API bh_status bh_topology_set_queue_type(bh_topology *self, bh_queue_type type);
-/*
- * Sets the first part of the shared names: 1 to 200 bytes. Default: "backhop"; for classic queues
- * "backhop.classic".
- *
- * Errors: BH_ERR_NAME if the name is not valid; see bh_topology_new.
- *         BH_ERR_NO_MEMORY.
- */
-BH_API bh_status bh_topology_set_namespace(bh_topology *self, bh_bytes name);
-/* Sets the grid of the ladder. Default: R10. */
-BH_API bh_status bh_topology_set_series(bh_topology *self, bh_series series);
-/*
- * Sets the number of wait queues of each rung: 1 (default) to BH_TOPOLOGY_MOST_STRIPES. A plan
- * chooses one of them at random, so that the throughput of a rung is the sum of its wait queues.
- *
- * The names are "<namespace>.wait.<ms>", then "<namespace>.wait.<ms>.2" and so on. A higher number
- * leaves existing wait queues unchanged. After a lower number, unused wait queues remain and still
- * empty themselves.
- */
-BH_API bh_status bh_topology_set_stripes(bh_topology *self, int count);
-/*
- * Adds the work queue to the declarations: durable, of this type, with the strategy's arguments and
- * yours (bh_topology_add_work_queue_argument). Otherwise you declare the work queue yourself before
- * you declare the topology.
- *
- * A quorum queue gets x-delivery-limit 1000000000, because RabbitMQ 4 drops a message after 21
- * deliveries by default. Set this argument for your own quorum queues too. The strategies reject
- * and native always declare the work queue, because its arguments configure them; their default is
- * quorum.
- */
-BH_API bh_status bh_topology_set_work_queue_type(bh_topology *self, bh_queue_type type);
+BH_API bh_status bh_topology_set(bh_topology *self, const bh_topology_settings *settings);
 /*
  * Adds an argument to the declaration of the work queue. Name and string are UTF-8; the name has 1
  * to 255 bytes.
@@ -194,20 +218,11 @@ BH_API bh_status bh_topology_check_broker(bh_topology *self, bh_bytes product, b
 /* Returns why the last call failed, and what to do. */
 BH_API bh_bytes bh_topology_error(const bh_topology *self);
 
-BH_API bh_bytes bh_topology_queue(const bh_topology *self);
-BH_API bh_strategy bh_topology_strategy(const bh_topology *self);
 /*
- * Returns 1 if a message can wait without an attempt: with all strategies but reject and native, whose
- * delays are the broker's.
+ * Reads what the topology is made of: see bh_topology_view. A topology that is not built has no declarations,
+ * rungs, parked and unroutable queue. If `self` is NULL, all are empty.
  */
-BH_API int bh_topology_defers(const bh_topology *self);
-/* Returns "<queue>.parked", the queue of messages after their last attempt. */
-BH_API bh_bytes bh_topology_parked_queue(const bh_topology *self);
-/*
- * Returns "<namespace>.unroutable", the queue of messages whose work queue was missing when they
- * came back. All work queues of a namespace share it. Strategy native has none and returns "".
- */
-BH_API bh_bytes bh_topology_unroutable_queue(const bh_topology *self);
+BH_API void bh_topology_read(const bh_topology *self, bh_topology_view *out);
 /*
  * Returns 1 if the header backhop-queue of the message names this work queue. Use it to replay
  * unroutable messages.
@@ -216,13 +231,6 @@ BH_API bh_bytes bh_topology_unroutable_queue(const bh_topology *self);
  * copy of a retry there, and the other broker's work queue gets the retry too.
  */
 BH_API int bh_topology_owns(const bh_topology *self, const bh_delivery *delivery);
-/*
- * Returns the highest lateness of strategy message-ttl, in ms: the highest delay of the policies
- * less the lowest. A message is late if a message with a longer delay is ahead of it. Requested
- * delays come on top. Other strategies return 0.
- */
-BH_API int64_t bh_topology_worst_lateness_ms(const bh_topology *self);
-
 /*
  * Reads the delay of a policy after the `attempt`-th failure (1, 2, ...), on the rungs of the
  * topology. Strategies without rungs give the delays of bh_policy_preview. All fields are 0 if the
@@ -235,11 +243,6 @@ BH_API void bh_topology_preview(const bh_topology *self, const bh_policy *policy
  * bh_topology_preview reads 0.
  */
 BH_API double bh_topology_share(const bh_topology *self, const bh_policy *policy, int64_t attempt, size_t index);
-/* Reads the rungs that the policies need. */
-BH_API void bh_topology_rungs(const bh_topology *self, bh_rungs *out);
-
-/* Returns the number of declarations; 0 if the topology is not built. */
-BH_API size_t bh_topology_count(const bh_topology *self);
 /*
  * Reads a declaration. Declare them in the order of their index.
  *

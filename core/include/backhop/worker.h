@@ -62,6 +62,89 @@ typedef struct bh_librabbitmq {
     bh_bytes loaded;
 } bh_librabbitmq;
 
+/* The settings of a worker. Strings are copied. A time without a comment is 1 to 3,600,000 ms. */
+typedef struct bh_worker_settings {
+    /*
+     * What the worker does with the topology at each connect. BH_MODE_VERIFY also verifies rungs that
+     * would otherwise be declared on demand. Default: BH_MODE_CREATE.
+     */
+    bh_mode mode;
+    /*
+     * The number of unsettled deliveries that the broker sends ahead: 1 to 65,535; default: 100. No more
+     * messages can be in hand. 0: consumes nothing, for a worker that only replays.
+     *
+     * Use 20,000 at most. If 20,000 messages in hand failed at once, RabbitMQ 4.3 took 6 s to settle
+     * them; for 65,535 it took 61 s.
+     */
+    int64_t prefetch;
+    int64_t connect_timeout_ms; /* the wait for a connection; default: 10,000 */
+    int64_t confirm_timeout_ms; /* the wait for a confirm; default: 30,000 */
+    /*
+     * The time limit of a handler: 1 to 86,400,000; 0, the default: no limit. If a message is settled
+     * later, BH_OUTCOME_OK and BH_OUTCOME_DROPPED become BH_OUTCOME_FAILED. The error is "the handler
+     * ran for longer than its limit of 30 s", its class "TimeoutError". The worker aborts no handler.
+     * BH_EVENT_BUSY reports that all handlers were busy for that time.
+     */
+    int64_t handler_timeout_ms;
+    /*
+     * The delays between attempts to connect, and between attempts to publish a copy that the broker
+     * refused; copied. Its limits on attempts and age are ignored. NULL, the default: 100 ms, doubled
+     * up to 10 s, jitter equal.
+     */
+    const bh_policy *back_off;
+    /*
+     * All histories that this worker reads get its legacy counter and wait queues, which are copied. See
+     * bh_history_set_legacy_counter and bh_history_add_wait_queue. NULL, the default: none.
+     */
+    const bh_history *history;
+    /*
+     * The PEM file of the CAs to trust with amqps://, in place of the system's CAs. The broker's
+     * certificate and name are always verified. Empty, the default: the system's CAs.
+     */
+    bh_bytes ca_file;
+    /*
+     * The client's certificate for amqps://, if the broker requires one. cert: the PEM file of the
+     * certificate and its chain; empty, the default: none. key: the PEM file of its private key, without
+     * a passphrase; empty: the key is in `cert`.
+     *
+     * A URI without user and password then logs in by SASL EXTERNAL: RabbitMQ reads the user from the
+     * certificate. A URI with a user logs in with its password, as without a certificate. A file that
+     * cannot be used is an error of the connect.
+     */
+    bh_bytes cert;
+    bh_bytes key;
+    /*
+     * The circuit breaker of the downstream that the handlers call, without by_key; kept until the worker
+     * is freed. It may serve other workers, too. NULL, the default: none. Each message that is taken has
+     * its permit; the settlement records the call.
+     *
+     * While the breaker is open, messages are held. If it is still open after BH_FLOW_HOLD_MS (30 s,
+     * adapter/flow.h), the worker cancels its consumer. Each held message then waits without an attempt,
+     * about as long as the breaker is open. Then one message at a time probes. No message gets an attempt
+     * or is lost by waiting.
+     */
+    bh_breaker *breaker;
+    /*
+     * 1: the worker stops if its first start cannot succeed. 0: it tries again. -1, the default: 1 for
+     * bh_worker_run, which returns the status; 0 for bh_worker_start.
+     *
+     * It stops for errors that no retry can repair: a refused password, vhost or permission; a missing
+     * work queue; a queue with other arguments. The missing queue counts if the worker does not declare
+     * it. Two more are a strategy that the broker cannot serve, and a certificate that does not match.
+     * The worker then drains within seconds and emits BH_EVENT_DRAINED with the status and the reason.
+     *
+     * A broker that is not reachable yet never stops the worker. After the worker was ready once, it
+     * retries all errors.
+     */
+    int fail_fast;
+    /*
+     * By bh_event_kind, 1: the worker emits events of this kind. Default: 0 for events of each message
+     * (delivered, succeeded, failed, retried, deferred, dropped), 1 for the others. An event that is off
+     * costs nothing.
+     */
+    int emits[BH_EVENT_LAST];
+} bh_worker_settings;
+
 /*
  * Handles a message under bh_worker_run and returns its outcome.
  *
@@ -95,9 +178,33 @@ BH_API void bh_worker_free(bh_worker *self);
 
 /* ---------------------------------------------------------------------------------- settings --- */
 
-/* Each setting returns BH_ERR_STATE while the worker runs. bh_worker_error returns the reason of
- * a failure. */
+/* These return BH_ERR_STATE while the worker runs. bh_worker_error returns the reason of a failure. */
 
+/* Fills the settings with their defaults. Does nothing if `out` is NULL. */
+BH_API void bh_worker_defaults(bh_worker_settings *out);
+/*
+ * Sets all settings. If this fails, the settings stay as they were. Without this call a worker has the
+ * defaults.
+ *
+ *     bh_worker_settings settings;
+ *     bh_worker_defaults(&settings);
+ *     settings.prefetch = 20;
+ *     settings.emits[BH_EVENT_RETRIED] = 1;
+ *     bh_worker_set(worker, &settings);
+ *
+ * Errors: BH_ERR_ARGUMENT if an argument is missing, a field is out of range or the breaker is by key;
+ *         BH_ERR_NO_MEMORY.
+ */
+BH_API bh_status bh_worker_set(bh_worker *self, const bh_worker_settings *settings);
+/*
+ * Makes the worker count metrics of all events, even if their emission is off.
+ *
+ * metrics: copied, with its values and its error types; NULL: counts none, the default. To count
+ * for several metrics, set each of them.
+ * Errors: BH_ERR_ARGUMENT if the metrics that were set before have other error types, in any order;
+ * BH_ERR_NO_MEMORY.
+ */
+BH_API bh_status bh_worker_set_metrics(bh_worker *self, const bh_metrics *metrics);
 /*
  * Adds a broker. Several brokers are tried in turn.
  *
@@ -116,116 +223,6 @@ BH_API bh_status bh_worker_add_uri(bh_worker *self, bh_bytes uri);
  * Errors: BH_ERR_ARGUMENT if one is missing or has a zero byte, or the user is empty; BH_ERR_FORKED; BH_ERR_NO_MEMORY.
  */
 BH_API bh_status bh_worker_set_credentials(bh_worker *self, bh_bytes user, bh_bytes password);
-/*
- * Sets the PEM file of the CAs to trust with amqps://, in place of the system's CAs. The broker's
- * certificate and name are always verified.
- * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY.
- */
-BH_API bh_status bh_worker_set_ca_file(bh_worker *self, bh_bytes path);
-/*
- * Sets the client's certificate for amqps://, if the broker requires one.
- *
- * A URI without user and password then logs in by SASL EXTERNAL: RabbitMQ reads the user from the
- * certificate. A URI with a user logs in with its password, as without a certificate.
- *
- * cert: path of a PEM file with the certificate and its chain; empty: none, the default.
- * key: path of the PEM file of its private key, without a passphrase; empty: the key is in `cert`.
- * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY. A file that cannot be used is an error of the connect.
- */
-BH_API bh_status bh_worker_set_client_certificate(bh_worker *self, bh_bytes cert, bh_bytes key);
-/*
- * Sets what the worker does with the topology at each connect. Default: BH_MODE_CREATE.
- * BH_MODE_VERIFY also verifies rungs that would otherwise be declared on demand.
- * Errors: BH_ERR_ARGUMENT.
- */
-BH_API bh_status bh_worker_set_mode(bh_worker *self, bh_mode mode);
-/*
- * Sets the number of unsettled deliveries that the broker sends ahead.
- *
- * count: 1 to 65535, default 100. It is also the most messages that can be in hand. 0: consumes
- * nothing, for a worker that only replays.
- *
- * Use 20,000 at most. If 20,000 messages in hand failed at once, RabbitMQ 4.3 took 6 s to settle
- * them; for 65,535 it took 61 s.
- * Errors: BH_ERR_ARGUMENT.
- */
-BH_API bh_status bh_worker_set_prefetch(bh_worker *self, int count);
-/*
- * Sets how long the worker waits for a connection (default 10 000 ms) and for a confirm (default 30
- * 000 ms).
- *
- * connect_ms, confirm_ms: 1 to 3 600 000.
- * Errors: BH_ERR_ARGUMENT.
- */
-BH_API bh_status bh_worker_set_timeouts_ms(bh_worker *self, int64_t connect_ms, int64_t confirm_ms);
-/*
- * Sets the time limit of a handler. If a message is settled later, BH_OUTCOME_OK and BH_OUTCOME_DROPPED become
- * BH_OUTCOME_FAILED. The error is "the handler ran for longer than its limit of 30 s", its class "TimeoutError".
- *
- * The worker aborts no handler. BH_EVENT_BUSY reports that all handlers were busy for that time.
- *
- * limit_ms: 1 to 86 400 000; 0: no limit, the default.
- * Errors: BH_ERR_ARGUMENT.
- */
-BH_API bh_status bh_worker_set_handler_timeout_ms(bh_worker *self, int64_t limit_ms);
-/*
- * Sets the delays between attempts to connect, and between attempts to publish a copy that the
- * broker refused.
- *
- * policy: copied; its limits on attempts and age are ignored. Default: 100 ms, doubled up to 10 s,
- * jitter equal.
- * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY.
- */
-BH_API bh_status bh_worker_set_back_off(bh_worker *self, const bh_policy *policy);
-/* Like bh_history_set_legacy_counter and bh_history_add_wait_queue, for the histories that this
- * worker reads. Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY. */
-BH_API bh_status bh_worker_set_legacy_counter(bh_worker *self, bh_bytes header);
-BH_API bh_status bh_worker_add_wait_queue(bh_worker *self, bh_bytes queue);
-/*
- * Sets whether the worker emits events of this kind.
- *
- * on: 0 or 1. Default: 0 for events of each message (delivered, succeeded, failed, retried,
- * dropped), 1 for the others. An event that is off costs nothing.
- * Errors: BH_ERR_ARGUMENT.
- */
-BH_API bh_status bh_worker_set_event(bh_worker *self, bh_event_kind kind, int on);
-/*
- * Makes the worker count metrics of all events, even if their emission is off.
- *
- * metrics: copied, with its values and its error types; NULL: counts none, the default. To count
- * for several metrics, set each of them.
- * Errors: BH_ERR_ARGUMENT if the metrics that were set before have other error types, in any order;
- * BH_ERR_NO_MEMORY.
- */
-BH_API bh_status bh_worker_set_metrics(bh_worker *self, const bh_metrics *metrics);
-/*
- * Sets the circuit breaker of the downstream that the handlers call. Each message that is taken has its
- * permit; the settlement records the call.
- *
- * While the breaker is open, messages are held. If it is still open after BH_FLOW_HOLD_MS (30 s,
- * adapter/flow.h), the worker cancels its consumer. Each held message then waits without an attempt,
- * about as long as the breaker is open. Then one message at a time probes. No message gets an attempt
- * or is lost by waiting.
- *
- * breaker: without by_key; kept until the worker is freed. It may serve other workers, too. NULL: none, the default.
- * Errors: BH_ERR_STATE for a relay's worker; BH_ERR_ARGUMENT for a breaker by key.
- */
-BH_API bh_status bh_worker_set_breaker(bh_worker *self, bh_breaker *breaker);
-/*
- * Sets whether the worker stops if its first start cannot succeed.
- *
- * It stops for errors that no retry can repair: a refused password, vhost or permission; a missing
- * work queue; a queue with other arguments. The missing queue counts if the worker does not declare
- * it. Two more are a strategy that the broker cannot serve, and a certificate that does not match.
- * The worker then drains within seconds and emits BH_EVENT_DRAINED with the status and the reason.
- *
- * A broker that is not reachable yet never stops the worker. After the worker was ready once, it
- * retries all errors.
- *
- * on: 0 or 1. Default: 1 for bh_worker_run, which returns the status; 0 for bh_worker_start.
- * Errors: BH_ERR_ARGUMENT.
- */
-BH_API bh_status bh_worker_set_fail_fast(bh_worker *self, int on);
 
 /* ----------------------------------------------------------------------------------- working --- */
 
@@ -236,8 +233,7 @@ BH_API bh_status bh_worker_set_fail_fast(bh_worker *self, int on);
  * handler: see bh_handler. listener: may be NULL.
  * Errors:
  *   BH_ERR_ACCESS, BH_ERR_MISSING, BH_ERR_CLASH, BH_ERR_BROKER, BH_ERR_TLS: the worker could not
- *     start
- *     (bh_worker_set_fail_fast), and bh_worker_error returns the reason.
+ *     start (fail_fast of its settings), and bh_worker_error returns the reason.
  *   others: as bh_worker_start.
  */
 BH_API bh_status bh_worker_run(bh_worker *self, bh_handler handler, bh_listener listener, void *data);
@@ -310,7 +306,7 @@ BH_API bh_status bh_worker_take_event(bh_worker *self, bh_event **out);
  * messages.
  *
  * Messages that are parked after the replay began stay. Then replays messages of this work queue
- * from the first 10 000 of the unroutable queue (bh_topology_unroutable_queue), if the user may
+ * from the first 10 000 of the unroutable queue (bh_topology_view), if the user may
  * read it. A message that cannot be published stays in its queue. If the reason is the message
  * itself, the replay continues with the next.
  *

@@ -52,7 +52,7 @@ void bh_breaker_free(bh_breaker *self)
     free(self);
 }
 
-bh_bytes bh_breaker_name(const bh_breaker *self)
+bh_bytes bh__breaker_name(const bh_breaker *self)
 {
     return self ? (bh_bytes){self->name, self->name_size} : bh_str("");
 }
@@ -130,10 +130,9 @@ void bh_breaker_read(bh_breaker *self, bh_bytes key, int64_t now_ms, bh_breaker_
     if (!out)
         return;
     *out = (bh_breaker_view){.until_ms = BH_BREAKER_NEVER};
-    if (!serves(self, key))
-        return;
-    if (self->by_key)
+    if (serves(self, key) && self->by_key)
         bh__circuits_read(self->by_key, key, now_ms, out);
-    else
+    else if (serves(self, key))
         bh__circuit_read(self->circuit, now_ms, out);
+    out->name = bh__breaker_name(self);
 }

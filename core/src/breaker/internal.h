@@ -6,6 +6,8 @@
 
 /* Adds a reference, which bh_breaker_free drops. NULL is allowed. Returns the breaker. */
 bh_breaker *bh__breaker_keep(bh_breaker *self);
+/* Returns the name of the settings. */
+bh_bytes bh__breaker_name(const bh_breaker *self);
 /* Returns 1 if the breaker has a circuit for each key. */
 int bh__breaker_is_by_key(const bh_breaker *self);
 /* Returns the number of keys that have a circuit. */

@@ -67,14 +67,12 @@ static bh_status set_short_string(bh_delivery *self, bh__text *out, bh_bytes tex
     return bh__store_add(&self->store, out, text) ? BH_OK : BH_ERR_NO_MEMORY;
 }
 
-bh_status bh_delivery_set_exchange(bh_delivery *self, bh_bytes exchange)
+bh_status bh_delivery_set_address(bh_delivery *self, bh_bytes exchange, bh_bytes routing_key)
 {
-    return self ? set_short_string(self, &self->exchange, exchange) : BH_ERR_ARGUMENT;
-}
-
-bh_status bh_delivery_set_routing_key(bh_delivery *self, bh_bytes routing_key)
-{
-    return self ? set_short_string(self, &self->routing_key, routing_key) : BH_ERR_ARGUMENT;
+    if (!self)
+        return BH_ERR_ARGUMENT;
+    bh_status status = set_short_string(self, &self->exchange, exchange);
+    return status == BH_OK ? set_short_string(self, &self->routing_key, routing_key) : status;
 }
 
 static int is_property(bh_property property)
@@ -272,12 +270,12 @@ bh_status bh_delivery_end(bh_delivery *self)
     return BH_OK;
 }
 
-bh_bytes bh_delivery_exchange(const bh_delivery *self)
+bh_bytes bh__delivery_exchange(const bh_delivery *self)
 {
     return self ? bh__store_get(&self->store, self->exchange) : bh_str("");
 }
 
-bh_bytes bh_delivery_routing_key(const bh_delivery *self)
+bh_bytes bh__delivery_routing_key(const bh_delivery *self)
 {
     return self ? bh__store_get(&self->store, self->routing_key) : bh_str("");
 }
@@ -358,9 +356,18 @@ bh_status bh_delivery_header(const bh_delivery *self, bh_bytes name, bh_value *o
     return fill(self, self ? bh__delivery_header(self, name) : NULL, out);
 }
 
-size_t bh_delivery_value_count(const bh_delivery *self)
+size_t bh__delivery_value_count(const bh_delivery *self)
 {
     return self ? self->node_count : 0;
+}
+
+void bh_delivery_read(const bh_delivery *self, bh_delivery_view *out)
+{
+    if (out)
+        *out = (bh_delivery_view){.exchange = bh__delivery_exchange(self),
+                                  .routing_key = bh__delivery_routing_key(self),
+                                  .value_count = bh__delivery_value_count(self),
+                                  .is_truncated = bh__delivery_is_truncated(self)};
 }
 
 bh_status bh_delivery_value(const bh_delivery *self, size_t index, bh_value *out)
@@ -368,7 +375,7 @@ bh_status bh_delivery_value(const bh_delivery *self, size_t index, bh_value *out
     return fill(self, self && index < self->node_count ? &self->nodes[index] : NULL, out);
 }
 
-int bh_delivery_is_truncated(const bh_delivery *self)
+int bh__delivery_is_truncated(const bh_delivery *self)
 {
     return self ? self->is_truncated : 0;
 }

@@ -30,6 +30,11 @@ typedef struct bh__tree {
     const bh__store *store;
 } bh__tree;
 
+/* Return what bh_delivery_view has of these names. */
+bh_bytes bh__delivery_exchange(const bh_delivery *self);
+bh_bytes bh__delivery_routing_key(const bh_delivery *self);
+size_t bh__delivery_value_count(const bh_delivery *self);
+int bh__delivery_is_truncated(const bh_delivery *self);
 bh__tree bh__delivery_tree(const bh_delivery *self);
 /* Returns a text of the delivery's store: a property, which is empty if it is missing; the exchange; the routing key. */
 bh__text bh__delivery_property_text(const bh_delivery *self, bh_property property);

@@ -128,9 +128,9 @@ bh_status bh_event_set_history(bh_event *self, const bh_history *history, int re
 {
     if (!self || !history)
         return BH_ERR_ARGUMENT;
-    int64_t before = bh_history_attempts(history), recovery_ms = bh__history_recovery_ms(history, now_ms);
+    int64_t before = bh__history_attempts(history), recovery_ms = bh__history_recovery_ms(history, now_ms);
     int64_t late_ms = bh_history_lateness_ms(history, redelivered, now_ms);
-    bh_bytes id = bh_history_event_id(history);
+    bh_bytes id = bh__history_event_id(history);
     if (id.size > 0 && bh_event_set_string(self, BH_FIELD_ID, id) != BH_OK)
         return BH_ERR_NO_MEMORY;
     bh_event_set_int(self, BH_FIELD_ATTEMPT, before + 1);
@@ -146,20 +146,21 @@ bh_status bh_event_set_plan(bh_event *self, const bh_plan *plan)
 {
     if (!self || !plan)
         return BH_ERR_ARGUMENT;
+    bh_planned planned;
+    bh_plan_read(plan, &planned);
     const struct {
         bh_field field;
         bh_bytes value;
-    } strings[] = {{BH_FIELD_ID, bh__plan_id(plan)},
-                   {BH_FIELD_REASON, bh_plan_reason(plan)},
-                   {BH_FIELD_ERROR, bh__plan_error(plan)}};
+    } strings[] = {
+        {BH_FIELD_ID, bh__plan_id(plan)}, {BH_FIELD_REASON, planned.reason}, {BH_FIELD_ERROR, bh__plan_error(plan)}};
     for (size_t i = 0; i < sizeof strings / sizeof strings[0]; i++)
         if (strings[i].value.size && bh_event_set_string(self, strings[i].field, strings[i].value) != BH_OK)
             return BH_ERR_NO_MEMORY;
-    bh_event_set_int(self, BH_FIELD_ATTEMPTS, bh_plan_attempts(plan));
-    if (bh_plan_deferrals(plan) > 0)
-        bh_event_set_int(self, BH_FIELD_DEFERRALS, bh_plan_deferrals(plan));
-    if (bh_plan_delay_ms(plan) > 0)
-        bh_event_set_int(self, BH_FIELD_DELAY, bh_plan_delay_ms(plan));
+    bh_event_set_int(self, BH_FIELD_ATTEMPTS, planned.attempts);
+    if (planned.deferrals > 0)
+        bh_event_set_int(self, BH_FIELD_DEFERRALS, planned.deferrals);
+    if (planned.delay_ms > 0)
+        bh_event_set_int(self, BH_FIELD_DELAY, planned.delay_ms);
     return BH_OK;
 }
 

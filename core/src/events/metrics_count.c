@@ -176,7 +176,7 @@ bh_status bh_metrics_count_message(bh_metrics *self, bh_event_kind kind, bh_byte
     const facts ended = {.kind = kind,
                          .queue = queue,
                          .error_class = error_class,
-                         .attempt = bh_history_attempts(history) + 1,
+                         .attempt = bh__history_attempts(history) + 1,
                          .recovery_ms = bh__history_recovery_ms(history, now_ms),
                          .duration_us = duration_us};
     self->sample_count = 0;

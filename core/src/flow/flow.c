@@ -33,7 +33,7 @@ bh_status bh_flow_new(bh_flow **out, bh_breaker *breaker, const bh_topology *top
     if (!self)
         return BH_ERR_NO_MEMORY;
     self->breaker = bh__breaker_keep(breaker);
-    self->can_defer = bh_topology_defers(topology);
+    self->can_defer = bh__topology_defers(topology);
     self->held_since_ms = -1;
     self->generation = 1; /* a new breaker is closed: that is no event */
     *out = self;
@@ -179,7 +179,7 @@ bh_status bh_flow_describe(const bh_flow *self, bh_event *event)
 {
     if (!self || !event)
         return BH_ERR_ARGUMENT;
-    bh_bytes name = bh_breaker_name(self->breaker);
+    bh_bytes name = bh__breaker_name(self->breaker);
     bh_status status = name.size ? bh_event_set_string(event, BH_FIELD_BREAKER, name) : BH_OK;
     if (status == BH_OK)
         status = bh_event_set_string(event, BH_FIELD_TEXT, bh_str(self->view.reason));

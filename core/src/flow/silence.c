@@ -70,9 +70,9 @@ bh_event_kind bh_silence_check(bh_silence *self, int is_blocked, int64_t now_ms)
     return BH_EVENT_UNAVAILABLE;
 }
 
-int64_t bh_silence_due_ms(const bh_silence *self)
+static int64_t due_ms(const bh_silence *self)
 {
-    if (!self || !self->is_waiting || self->is_silent)
+    if (!self->is_waiting || self->is_silent)
         return BH_SILENCE_NEVER;
     int64_t remaining_ms = self->timeout_ms - self->waited_ms, most_ms = stride_ms(self);
     return self->checked_ms + (remaining_ms < most_ms ? remaining_ms : most_ms);
@@ -90,23 +90,22 @@ bh_event_kind bh_silence_end(bh_silence *self, bh_status status)
     return BH_EVENT_CONNECTED;
 }
 
-int64_t bh_silence_pause_ms(const bh_silence *self)
-{
-    return self && self->is_waiting && self->timeout_ms < BH_LOOK_MS ? self->timeout_ms : BH_LOOK_MS;
-}
-
 void bh_silence_lost(bh_silence *self)
 {
     if (self)
         self->is_waiting = self->is_silent = 0;
 }
 
-int bh_silence_is_silent(const bh_silence *self)
+void bh_silence_read(const bh_silence *self, bh_silence_view *out)
 {
-    return self && self->is_silent;
-}
-
-bh_bytes bh_silence_text(const bh_silence *self)
-{
-    return bh_str(self ? self->text : "");
+    if (!out)
+        return;
+    *out = (bh_silence_view){.due_ms = BH_SILENCE_NEVER, .pause_ms = BH_LOOK_MS, .text = bh_str("")};
+    if (!self)
+        return;
+    out->due_ms = due_ms(self);
+    if (self->is_waiting && self->timeout_ms < BH_LOOK_MS)
+        out->pause_ms = self->timeout_ms;
+    out->is_silent = self->is_silent;
+    out->text = bh_str(self->text);
 }

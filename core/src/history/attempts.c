@@ -3,6 +3,7 @@
  */
 #include "delivery/internal.h"
 #include "history/data.h"
+#include "topology/internal.h"
 
 /* Returns 1 if an x-death record counts failed attempts. */
 typedef int is_failure(const bh_history *self, const bh__record *record, const bh_topology *topology);
@@ -18,7 +19,7 @@ static int is_expired_wait(const bh_history *self, const bh__record *record, con
 int bh__history_is_rejected_work(const bh_history *self, const bh__record *record, const bh_topology *topology)
 {
     return bh__same(bh__history_text(self, record->reason), bh_str("rejected")) &&
-           bh__same(bh__history_text(self, record->queue), bh_topology_queue(topology));
+           bh__same(bh__history_text(self, record->queue), bh__topology_queue(topology));
 }
 
 /* Returns the sum of the counted records, or -1 if there is none. Lowers *first_s to their earliest first time. */
@@ -56,12 +57,12 @@ void bh__history_count(bh_history *self, const bh__headers *in, const bh_deliver
     bh_source source = BH_SOURCE_NONE;
     int64_t counted = bh__headers_number(self, in, BH__HEADER_CRASHES, BH_HISTORY_MOST_ATTEMPTS);
     self->crashes = self->delivery_count;
-    if (topology && bh_topology_strategy(topology) == BH_STRATEGY_REJECT) {
+    if (topology && bh__topology_strategy(topology) == BH_STRATEGY_REJECT) {
         int64_t rejected = sum_deaths(self, bh__history_is_rejected_work, topology, &first_s);
         more = rejected > 0 ? rejected : 0;
         source = rejected >= 0 ? BH_SOURCE_X_DEATH : BH_SOURCE_NONE;
         self->crashes = self->delivery_count > more ? self->delivery_count - more : 0;
-    } else if (topology && bh_topology_strategy(topology) == BH_STRATEGY_NATIVE) {
+    } else if (topology && bh__topology_strategy(topology) == BH_STRATEGY_NATIVE) {
         more = self->delivery_count;
         source = more > 0 ? BH_SOURCE_DELIVERY_COUNT : BH_SOURCE_NONE;
         self->crashes = 0;

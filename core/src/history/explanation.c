@@ -133,10 +133,10 @@ bh_bytes bh_history_explanation(bh_history *self)
     }
     if (past.parked.size > 0)
         add_parked(out, past.parked);
-    if (bh_history_exchange(self).size > 0 || bh_history_routing_key(self).size > 0)
-        add_origin(out, bh_history_exchange(self), bh_history_routing_key(self));
-    if (bh_history_id(self).size > 0)
-        add_line(out, "All its attempts have the id ", bh_history_id(self), ".");
+    if (bh__history_exchange(self).size > 0 || bh__history_routing_key(self).size > 0)
+        add_origin(out, bh__history_exchange(self), bh__history_routing_key(self));
+    if (bh__history_id(self).size > 0)
+        add_line(out, "All its attempts have the id ", bh__history_id(self), ".");
     bh_death death;
     for (size_t i = 0; bh_history_death(self, i, &death) == BH_OK; i++)
         add_death(out, &death);

@@ -3,6 +3,7 @@
  */
 #include "delivery/internal.h"
 #include "history/data.h"
+#include "topology/internal.h"
 
 #include <stdlib.h>
 
@@ -91,7 +92,7 @@ bh_status bh__history_copy_settings(bh_history *to, const bh_history *from)
  */
 static bh__text first_exchange(const bh_history *self, const bh_delivery *delivery, const bh_topology *topology)
 {
-    if (topology && bh_topology_strategy(topology) == BH_STRATEGY_REJECT)
+    if (topology && bh__topology_strategy(topology) == BH_STRATEGY_REJECT)
         for (size_t i = 0; i < self->death_count; i++)
             if (bh__history_is_rejected_work(self, &self->deaths[i], topology))
                 return self->deaths[i].exchange;
@@ -106,11 +107,11 @@ static bh__text first_exchange(const bh_history *self, const bh_delivery *delive
  */
 static int came_back(const bh_history *self, const bh_delivery *delivery, const bh_topology *topology)
 {
-    bh_bytes exchange = bh_delivery_exchange(delivery);
-    bh_bytes key = bh_delivery_routing_key(delivery);
+    bh_bytes exchange = bh__delivery_exchange(delivery);
+    bh_bytes key = bh__delivery_routing_key(delivery);
     if (!topology || self->parked.size == 0 || (exchange.size == 0 && key.size == 0))
         return 0;
-    return exchange.size > 0 || !bh__same(key, bh_topology_parked_queue(topology));
+    return exchange.size > 0 || !bh__same(key, bh__topology_parked_queue(topology));
 }
 
 /* Resets the history as bh_plan_replay would. Keeps what the broker alone counts, because it counted that later. */
@@ -163,7 +164,7 @@ bh_status bh_history_read(bh_history *self, const bh_delivery *delivery, const b
     bh__headers in = {.tree = bh__delivery_tree(delivery)};
     if (!bh__store_copy(&self->store, in.tree.store))
         return BH_ERR_NO_MEMORY;
-    if (bh_delivery_is_truncated(delivery))
+    if (bh__delivery_is_truncated(delivery))
         bh__history_add_problem(self, bh_str("headers"), "deeper, more or longer than the limits, in part ignored");
     bh__headers_find(&in);
     int64_t count = bh__headers_number(self, &in, BH__HEADER_DELIVERY_COUNT, BH_HISTORY_MOST_ATTEMPTS);
@@ -210,7 +211,7 @@ int bh__history_is_read(const bh_history *self)
     return self->is_read;
 }
 
-int64_t bh_history_attempts(const bh_history *self)
+int64_t bh__history_attempts(const bh_history *self)
 {
     return self ? self->attempts : 0;
 }
@@ -221,7 +222,11 @@ void bh_history_past(const bh_history *self, bh_past *out)
                                  .last_delay_ms = -1,
                                  .last_error = BH__LITERAL(""),
                                  .parked = BH__LITERAL(""),
-                                 .traceparent = BH__LITERAL("")};
+                                 .traceparent = BH__LITERAL(""),
+                                 .id = BH__LITERAL(""),
+                                 .event_id = BH__LITERAL(""),
+                                 .exchange = BH__LITERAL(""),
+                                 .routing_key = BH__LITERAL("")};
 
     if (!out)
         return;
@@ -242,6 +247,10 @@ void bh_history_past(const bh_history *self, bh_past *out)
         .last_error = bh__history_text(self, self->last_error),
         .parked = bh__history_text(self, self->parked),
         .traceparent = bh__history_text(self, self->traceparent),
+        .id = bh__history_id(self),
+        .event_id = bh__history_event_id(self),
+        .exchange = bh__history_exchange(self),
+        .routing_key = bh__history_routing_key(self),
     };
 }
 
@@ -276,7 +285,7 @@ int64_t bh__history_recovery_ms(const bh_history *self, int64_t now_ms)
     return now_ms - first_ms <= BH_POLICY_LONGEST_MS ? now_ms - first_ms : -1;
 }
 
-bh_bytes bh_history_id(const bh_history *self)
+bh_bytes bh__history_id(const bh_history *self)
 {
     return self ? bh__history_text(self, self->id) : bh_str("");
 }
@@ -292,9 +301,9 @@ bh_status bh_history_assign_id(bh_history *self, bh_bytes random)
     return BH_OK;
 }
 
-bh_bytes bh_history_event_id(const bh_history *self)
+bh_bytes bh__history_event_id(const bh_history *self)
 {
-    bh_bytes id = bh_history_id(self);
+    bh_bytes id = bh__history_id(self);
     return self && id.size == 0 ? bh_str(self->assigned_id) : id;
 }
 
@@ -309,12 +318,12 @@ void bh__history_write_id(const char *random, char out[BH__HISTORY_ID_ROOM])
     out[BH__HISTORY_ID_ROOM - 1] = '\0';
 }
 
-bh_bytes bh_history_exchange(const bh_history *self)
+bh_bytes bh__history_exchange(const bh_history *self)
 {
     return self ? bh__history_text(self, self->exchange) : bh_str("");
 }
 
-bh_bytes bh_history_routing_key(const bh_history *self)
+bh_bytes bh__history_routing_key(const bh_history *self)
 {
     return self ? bh__history_text(self, self->routing_key) : bh_str("");
 }
@@ -342,11 +351,22 @@ static const bh_death no_death = {
     .first_time_s = -1,
 };
 
+static bh_status fill_place(const bh_history *self, const bh__text place[3], bh_death *out)
+{
+    *out = no_death;
+    out->queue = bh__history_text(self, place[0]);
+    out->reason = bh__history_text(self, place[1]);
+    out->exchange = bh__history_text(self, place[2]);
+    return BH_OK;
+}
+
 bh_status bh_history_death(const bh_history *self, size_t index, bh_death *out)
 {
     if (!out)
         return BH_ERR_ARGUMENT;
     *out = no_death;
+    if (self && (index == BH_DEATH_FIRST || index == BH_DEATH_LAST))
+        return fill_place(self, index == BH_DEATH_FIRST ? self->first_death : self->last_death, out);
     if (!self || !self->is_read || index >= self->death_count)
         return BH_ERR_ARGUMENT;
     const bh__record *record = &self->deaths[index];
@@ -361,25 +381,6 @@ bh_status bh_history_death(const bh_history *self, size_t index, bh_death *out)
         .routing_key_count = record->key_count,
     };
     return BH_OK;
-}
-
-static bh_status fill_place(const bh_history *self, const bh__text place[3], bh_death *out)
-{
-    *out = no_death;
-    out->queue = bh__history_text(self, place[0]);
-    out->reason = bh__history_text(self, place[1]);
-    out->exchange = bh__history_text(self, place[2]);
-    return BH_OK;
-}
-
-bh_status bh_history_first_death(const bh_history *self, bh_death *out)
-{
-    return self && out ? fill_place(self, self->first_death, out) : BH_ERR_ARGUMENT;
-}
-
-bh_status bh_history_last_death(const bh_history *self, bh_death *out)
-{
-    return self && out ? fill_place(self, self->last_death, out) : BH_ERR_ARGUMENT;
 }
 
 bh_bytes bh_history_problem(const bh_history *self, size_t index)

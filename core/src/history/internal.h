@@ -13,6 +13,12 @@
  * Errors: BH_ERR_NO_MEMORY; `to` is then unchanged.
  */
 bh_status bh__history_copy_settings(bh_history *to, const bh_history *from);
+/* Return what bh_past has of these names. */
+int64_t bh__history_attempts(const bh_history *self);
+bh_bytes bh__history_id(const bh_history *self);
+bh_bytes bh__history_event_id(const bh_history *self);
+bh_bytes bh__history_exchange(const bh_history *self);
+bh_bytes bh__history_routing_key(const bh_history *self);
 /* Returns the result of bh_history_past. */
 bh_past bh__history_past(const bh_history *self);
 /* Returns 1 if the last bh_history_read returned BH_OK. */

@@ -164,7 +164,7 @@ bh_bytes bh_plan_copy_properties(bh_plan *self, const bh_delivery *delivery, int
 {
     int64_t priority = bh_delivery_number(delivery, BH_PROPERTY_PRIORITY);
     bh_copy copy;
-    if (bh_plan_copy(self, &copy) != BH_OK || !delivery || bh_delivery_is_truncated(delivery) ||
+    if (bh_plan_copy(self, &copy) != BH_OK || !delivery || bh__delivery_is_truncated(delivery) ||
         bh__delivery_is_open(delivery) || priority < 0 || priority > MOST_PRIORITY)
         return bh_str("");
     bh__buffer *out = bh__plan_buffer(self);

@@ -40,7 +40,7 @@ static bh_status decide_crashed(bh_plan *self, const bh__plan_input *in)
 
 static bh_status decide_guarded(bh_plan *self, const bh__plan_input *in)
 {
-    bh_strategy strategy = bh_topology_strategy(in->topology);
+    bh_strategy strategy = bh__topology_strategy(in->topology);
     int64_t max_crashes = bh__policy_max_crashes(in->policy);
     const bh_past past = bh__history_past(in->history);
     if (strategy == BH_STRATEGY_NATIVE) { /* attempts of another strategy alone are no crash */

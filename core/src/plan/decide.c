@@ -31,7 +31,7 @@ int bh__plan_may_park(const bh_history *history, const bh_policy *policy, const 
     bh_outcome outcome = bh_plan_outcome(history, policy, topology, given);
     if (outcome != BH_OUTCOME_FAILED && outcome != BH_OUTCOME_THROTTLED)
         return outcome == BH_OUTCOME_PERMANENT;
-    if (outcome == BH_OUTCOME_FAILED && bh__policy_is_last(policy, bh_history_attempts(history) + 1))
+    if (outcome == BH_OUTCOME_FAILED && bh__policy_is_last(policy, bh__history_attempts(history) + 1))
         return 1;
     if (bh__policy_max_age_ms(policy) <= 0)
         return 0;
@@ -70,7 +70,7 @@ static bh_status begin_at(bh_plan *self, const bh__plan_input *in)
     bh_status status = bh__plan_begin(self, in);
     if (status != BH_OK)
         return status;
-    self->attempts = bh_history_attempts(in->history);
+    self->attempts = bh__history_attempts(in->history);
     self->deferrals = bh__history_past(in->history).deferrals;
     self->first_failure_ms = first_failure_ms(in->history, in->now_ms);
     return BH_OK;
@@ -97,7 +97,7 @@ static bh_status decide_wait(bh_plan *self, const bh__plan_input *in, int64_t fa
         return bh__plan_park_copy(self, in, "too-old");
     if (bh__topology_copies(in->topology))
         return bh__plan_retry_copy(self, in, "oversized");
-    self->action = bh_topology_strategy(in->topology) == BH_STRATEGY_REJECT ? BH_ACTION_REJECT : BH_ACTION_RETURN;
+    self->action = bh__topology_strategy(in->topology) == BH_STRATEGY_REJECT ? BH_ACTION_REJECT : BH_ACTION_RETURN;
     return BH_OK;
 }
 

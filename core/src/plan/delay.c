@@ -38,7 +38,7 @@ void bh__plan_choose_delay(bh_plan *self, const bh__plan_input *in, int64_t fail
     int64_t floor_ms = bh__plan_granted_ms(in->policy, retry_after_ms);
     int64_t delay_ms = bh_policy_delay_ms(in->policy, failures, bh__history_past(in->history).last_delay_ms,
                                           bh__random_number(in->random.data));
-    switch (bh_topology_strategy(in->topology)) {
+    switch (bh__topology_strategy(in->topology)) {
     case BH_STRATEGY_LADDER:
         self->delay_ms =
             choose_rung(rungs, delay_ms, bh__policy_max_ms(in->policy), bh__random_number(in->random.data + 8));
@@ -65,7 +65,7 @@ void bh__plan_choose_delay(bh_plan *self, const bh__plan_input *in, int64_t fail
 void bh__plan_choose_pause(bh_plan *self, const bh__plan_input *in, int64_t pause_ms)
 {
     const bh__rungs *rungs = bh__topology_rungs(in->topology);
-    bh_strategy strategy = bh_topology_strategy(in->topology);
+    bh_strategy strategy = bh__topology_strategy(in->topology);
     int64_t most_ms = strategy == BH_STRATEGY_DELAYED_EXCHANGE ? BH__LONGEST_X_DELAY_MS : BH_POLICY_LONGEST_MS;
     self->delay_ms = pause_ms < 1 ? 1 : pause_ms < most_ms ? pause_ms : most_ms;
     if (strategy == BH_STRATEGY_LADDER) {
@@ -82,7 +82,7 @@ void bh__plan_choose_crash_delay(bh_plan *self, const bh__plan_input *in, int64_
     int64_t delay_ms = (int64_t)(bh__random_number(in->random.data) * (double)most_ms + 0.5);
     const bh__rungs *rungs = bh__topology_rungs(in->topology);
     double random = bh__random_number(in->random.data + 8);
-    if (bh_topology_strategy(in->topology) != BH_STRATEGY_LADDER) {
+    if (bh__topology_strategy(in->topology) != BH_STRATEGY_LADDER) {
         self->delay_ms = delay_ms > 1 ? delay_ms : 1;
     } else if (bh__rungs_up_to(rungs, most_ms) > 1) {
         self->delay_ms = choose_rung(rungs, delay_ms, most_ms, random);

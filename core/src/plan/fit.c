@@ -46,7 +46,7 @@ static int64_t headers_bytes(const bh_plan *self, const bh_delivery *delivery)
  */
 static int64_t broker_bytes(const bh_plan *self, const bh__plan_input *in)
 {
-    bh_strategy strategy = bh_topology_strategy(in->topology);
+    bh_strategy strategy = bh__topology_strategy(in->topology);
     int is_dead_lettered = bh__plan_waits(self) && strategy != BH_STRATEGY_DELAYED_EXCHANGE;
     return is_dead_lettered ? (int64_t)(512 + 6 * self->exchange.size + self->routing_key.size) : 64;
 }

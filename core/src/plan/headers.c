@@ -112,13 +112,13 @@ static void save_properties(bh_plan *self, const bh__plan_input *in)
 static void set_queue(bh_plan *self, const bh__plan_input *in)
 {
     if (in->place != BH__PARK_STRAY)
-        set_string(self, "backhop-queue", bh_topology_queue(in->topology));
+        set_string(self, "backhop-queue", bh__topology_queue(in->topology));
 }
 
 /* Sets the id of the history. If it has none, makes one of the last random bytes. */
 static void set_id(bh_plan *self, const bh__plan_input *in)
 {
-    bh_bytes id = bh_history_event_id(in->history);
+    bh_bytes id = bh__history_event_id(in->history);
     char digits[BH__HISTORY_ID_ROOM];
     if (id.size == 0) {
         bh__history_write_id(in->random.data + BH_PLAN_RANDOM_BYTES - BH_HISTORY_ID_RANDOM_BYTES, digits);
@@ -130,7 +130,7 @@ static void set_id(bh_plan *self, const bh__plan_input *in)
 /* Sets exchange and routing key of the first publish. */
 static void set_origin(bh_plan *self, const bh__plan_input *in)
 {
-    const bh__plan_origin as_read = {bh_history_exchange(in->history), bh_history_routing_key(in->history)};
+    const bh__plan_origin as_read = {bh__history_exchange(in->history), bh__history_routing_key(in->history)};
     const bh__plan_origin *first = in->origin ? in->origin : &as_read;
     set_string(self, "backhop-exchange", first->exchange);
     set_string(self, "backhop-routing-key", first->routing_key);

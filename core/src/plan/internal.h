@@ -23,6 +23,8 @@ bh_status bh__plan_park(bh_plan *self, const bh_delivery *delivery, const bh_his
                         int64_t now_ms, bh_bytes random);
 /* Returns 1 if the plan publishes a copy. */
 int bh__plan_publishes(const bh_plan *self);
+/* Returns the action of bh_planned. */
+bh_action bh__plan_action(const bh_plan *self);
 /* Returns the error's text, or the id, of the copy; "" if it has none. */
 bh_bytes bh__plan_error(const bh_plan *self);
 bh_bytes bh__plan_id(const bh_plan *self);

@@ -13,14 +13,14 @@
 static int is_stranded(const bh__plan_input *in)
 {
     bh_bytes exchange = bh__topology_return_exchange(in->topology);
-    return exchange.size > 0 && bh__same(bh_delivery_exchange(in->delivery), exchange) &&
+    return exchange.size > 0 && bh__same(bh__delivery_exchange(in->delivery), exchange) &&
            bh__history_past(in->history).parked.size == 0;
 }
 
 /* Takes over the counts of the history. x-delivery-count is left out: it counts reads of the unroutable queue. */
 static void continue_history(bh_plan *self, const bh_history *history)
 {
-    self->attempts = bh_history_attempts(history);
+    self->attempts = bh__history_attempts(history);
     self->deferrals = bh__history_past(history).deferrals;
     self->crashes = bh__history_counted_crashes(history);
 }
@@ -39,12 +39,12 @@ bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_hi
     if (goes_on)
         continue_history(self, history);
     bh__plan_set_replay_headers(self, &in, goes_on);
-    bh_strategy strategy = bh_topology_strategy(topology);
+    bh_strategy strategy = bh__topology_strategy(topology);
     if (strategy == BH_STRATEGY_NATIVE) {
-        bh__plan_address(self, bh_str(""), bh_topology_queue(topology));
+        bh__plan_address(self, bh_str(""), bh__topology_queue(topology));
     } else {
         bh__plan_address(self, bh__topology_return_exchange(topology),
-                         bh__plan_harmless_key(bh_history_routing_key(history)));
+                         bh__plan_harmless_key(bh__history_routing_key(history)));
         if (strategy != BH_STRATEGY_REJECT)
             bh__plan_set_return_key(self, &in);
     }
@@ -61,17 +61,17 @@ bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_hi
 static bh__plan_origin find_origin(const bh__plan_input *in)
 {
     const bh_history *history = in->history;
-    bh_bytes queue = bh_topology_queue(in->topology);
+    bh_bytes queue = bh__topology_queue(in->topology);
     if (bh__delivery_header(in->delivery, bh_str("backhop-routing-key")))
-        return (bh__plan_origin){bh_history_exchange(history), bh_history_routing_key(history)};
+        return (bh__plan_origin){bh__history_exchange(history), bh__history_routing_key(history)};
     bh_death death;
     for (size_t i = 0; bh_history_death(history, i, &death) == BH_OK; i++) {
         if (bh__same(death.queue, queue) && death.routing_key_count > 0 &&
             death.exchange.size <= BH__SHORT_STRING_BYTES && death.routing_keys[0].size <= BH__SHORT_STRING_BYTES)
             return (bh__plan_origin){death.exchange, death.routing_keys[0]};
     }
-    bh_bytes exchange = bh_delivery_exchange(in->delivery);
-    return (bh__plan_origin){exchange, exchange.size > 0 ? bh_delivery_routing_key(in->delivery) : queue};
+    bh_bytes exchange = bh__delivery_exchange(in->delivery);
+    return (bh__plan_origin){exchange, exchange.size > 0 ? bh__delivery_routing_key(in->delivery) : queue};
 }
 
 bh_status bh__plan_adopt(bh_plan *self, const bh_delivery *delivery, const bh_history *history, const bh_policy *policy,

@@ -57,41 +57,32 @@ void bh__plan_clear(bh_plan *self)
     *self = empty;
 }
 
-bh_action bh_plan_action(const bh_plan *self)
+bh_action bh__plan_action(const bh_plan *self)
 {
     return self ? self->action : BH_ACTION_NONE;
 }
 
 int bh__plan_publishes(const bh_plan *self)
 {
-    bh_action action = bh_plan_action(self);
+    bh_action action = bh__plan_action(self);
     return action == BH_ACTION_RETRY || action == BH_ACTION_DEFER || action == BH_ACTION_PARK ||
            action == BH_ACTION_REPLAY;
 }
 
-int64_t bh_plan_attempts(const bh_plan *self)
+void bh_plan_read(const bh_plan *self, bh_planned *out)
 {
-    return self ? self->attempts : 0;
-}
-
-int64_t bh_plan_deferrals(const bh_plan *self)
-{
-    return self ? self->deferrals : 0;
-}
-
-int64_t bh_plan_delay_ms(const bh_plan *self)
-{
-    return self ? self->delay_ms : 0;
-}
-
-int bh_plan_retry_after_met(const bh_plan *self)
-{
-    return self ? self->is_retry_after_met : 1;
-}
-
-bh_bytes bh_plan_reason(const bh_plan *self)
-{
-    return bh_str(self ? self->reason : "");
+    if (!out)
+        return;
+    *out = (bh_planned){.retry_after_met = 1, .reason = bh_str("")};
+    if (!self)
+        return;
+    out->action = self->action;
+    out->attempts = self->attempts;
+    out->deferrals = self->deferrals;
+    out->delay_ms = self->delay_ms;
+    out->retry_after_met = self->is_retry_after_met;
+    out->reason = bh_str(self->reason);
+    out->header_count = self->header_count;
 }
 
 static bh_bytes get(const bh_plan *self, bh__text text)
@@ -138,11 +129,6 @@ int bh_plan_keeps_property(const bh_plan *self, bh_property property)
     return self && (int)property >= 0 && property < BH_PROPERTY_LAST && property != BH_PROPERTY_HEADERS &&
            property != BH_PROPERTY_DELIVERY_MODE && property != BH_PROPERTY_EXPIRATION &&
            property != BH_PROPERTY_USER_ID;
-}
-
-size_t bh_plan_header_count(const bh_plan *self)
-{
-    return self ? self->header_count : 0;
 }
 
 bh_status bh_plan_header(const bh_plan *self, size_t index, bh_header *out)

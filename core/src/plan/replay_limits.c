@@ -12,14 +12,11 @@ int64_t bh_replay_limit(int64_t behind, int is_shared)
     return is_shared && behind >= BH_REPLAY_MOST_SHARED ? BH_REPLAY_MOST_SHARED : behind + 1;
 }
 
-int bh_replay_skips_message(bh_status status)
+int bh_replay_goes_on(bh_status status, int is_queue)
 {
+    if (is_queue)
+        return status == BH_ERR_MISSING || status == BH_ERR_ACCESS;
     return status == BH_ERR_FRAME || status == BH_ERR_CONTENT || status == BH_ERR_CHANNEL;
-}
-
-int bh_replay_skips_queue(bh_status status)
-{
-    return status == BH_ERR_MISSING || status == BH_ERR_ACCESS;
 }
 
 int bh_replay_after_look(bh_mode mode, bh_status looked)

@@ -27,10 +27,10 @@ bh_status bh__plan_park_copy(bh_plan *self, const bh__plan_input *in, const char
     self->is_on_demand = 0;
     self->expiration = (bh__text){0, 0};
     if (in->place == BH__PARK_OWN)
-        bh__plan_address(self, bh_str(""), bh_topology_parked_queue(in->topology));
+        bh__plan_address(self, bh_str(""), bh__topology_parked_queue(in->topology));
     else
-        bh__plan_address(self, bh_topology_unroutable_queue(in->topology),
-                         bh__plan_harmless_key(bh_delivery_routing_key(in->delivery)));
+        bh__plan_address(self, bh__topology_unroutable_queue(in->topology),
+                         bh__plan_harmless_key(bh__delivery_routing_key(in->delivery)));
     self->header_count = 0;
     if (!bh__plan_keeps_fit(self, in->delivery))
         return BH_ERR_FRAME;
@@ -48,11 +48,11 @@ bh_status bh__plan_retry_copy(bh_plan *self, const bh__plan_input *in, const cha
     char digits[BH__DIGITS];
     bh_bytes delay = bh__decimal(digits, self->delay_ms);
     bh_bytes wait = bh__topology_wait_exchange(in->topology);
-    bh_strategy strategy = bh_topology_strategy(in->topology);
+    bh_strategy strategy = bh__topology_strategy(in->topology);
     self->action = self->is_deferred ? BH_ACTION_DEFER : BH_ACTION_RETRY;
     bh__plan_address(
         self, wait,
-        bh__plan_harmless_key(in->origin ? in->origin->routing_key : bh_delivery_routing_key(in->delivery)));
+        bh__plan_harmless_key(in->origin ? in->origin->routing_key : bh__delivery_routing_key(in->delivery)));
     if (strategy == BH_STRATEGY_LADDER) {
         char stripe[16] = "";
         int chosen = bh__random_choice(in->random.data, bh__topology_stripes(in->topology));

@@ -65,7 +65,7 @@ static void explain_stray(bh__relay *self, int has_record, const bh_delivery *de
         bh__report_add(out, ") from queue ");
         add_quoted(out, read_text(self, self->queue));
         bh__report_add(out, ", which the relay does not serve: add the queue to the relay, or end its policy");
-    } else if (bh_delivery_is_truncated(delivery)) {
+    } else if (bh__delivery_is_truncated(delivery)) {
         bh__report_add(out, "its headers go beyond the limits, and x-death is not among the headers that were read");
     } else {
         bh__report_add(out,
@@ -87,12 +87,15 @@ static int find_record(const bh__relay *self, const bh_history *history, bh_deat
  * death. */
 static bh_status put_back(const bh_death *record, bh_delivery *delivery)
 {
-    bh_bytes expiration = record->original_expiration, exchange = record->exchange;
+    bh_bytes expiration = record->original_expiration, exchange = record->exchange,
+             routing_key = bh__delivery_routing_key(delivery);
     if (record->count != 1)
         return BH_OK;
-    bh_status status = exchange.size <= LONGEST_SHOWN ? bh_delivery_set_exchange(delivery, exchange) : BH_OK;
-    if (status == BH_OK && record->routing_key_count > 0 && record->routing_keys[0].size <= LONGEST_SHOWN)
-        status = bh_delivery_set_routing_key(delivery, record->routing_keys[0]);
+    if (exchange.size > LONGEST_SHOWN)
+        exchange = bh__delivery_exchange(delivery);
+    if (record->routing_key_count > 0 && record->routing_keys[0].size <= LONGEST_SHOWN)
+        routing_key = record->routing_keys[0];
+    bh_status status = bh_delivery_set_address(delivery, exchange, routing_key);
     if (status == BH_OK && expiration.size > 0 && expiration.size <= LONGEST_SHOWN)
         status = bh_delivery_set_property(delivery, BH_PROPERTY_EXPIRATION, expiration);
     return status;

@@ -67,7 +67,7 @@ static void add_pattern(bh__shell_line *out, const bh__relay *self)
 static void add_definition(bh__shell_line *out, const bh__relay *self, int is_quorum)
 {
     bh__shell_add_text(out, "{\"dead-letter-exchange\":");
-    out->ok = out->ok && bh__add_json_string(&out->store, bh_topology_queue(self->topology));
+    out->ok = out->ok && bh__add_json_string(&out->store, bh__topology_queue(self->topology));
     bh__shell_add_text(out, is_quorum ? ",\"dead-letter-strategy\":\"at-least-once\",\"overflow\":\"reject-publish\"}"
                                       : "}");
 }
@@ -99,7 +99,7 @@ bh_bytes bh__relay_policy_line(bh__relay *self, bh_queue_type type, bh_bytes vho
     }
     bh__shell_add_text(&out, " --apply-to queues --priority ");
     bh__shell_add(&out, bh__decimal(digits, PRIORITY + is_quorum));
-    bh__shell_add(&part, bh_topology_queue(self->topology));
+    bh__shell_add(&part, bh__topology_queue(self->topology));
     bh__shell_add_text(&part, is_quorum ? "-quorum" : "-classic");
     add_argument(&out, &part);
     add_pattern(&part, self);

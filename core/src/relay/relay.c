@@ -94,9 +94,10 @@ bh_status bh__relay_copy(bh__relay **out, const bh__relay *from)
 
 /* ----------------------------------------------------------------------------------------------------------- settings */
 
-/* Reports the result of a topology setting, with the topology's error. */
-static bh_status report_setting(bh__relay *self, bh_status status)
+/* Sets the topology, and reports its error. */
+static bh_status set_topology(bh__relay *self, const bh_topology_settings *settings)
 {
+    bh_status status = bh_topology_set(self->topology, settings);
     bh_bytes error = bh_topology_error(self->topology);
     self->is_built = self->is_read = 0;
     return bh__report_set(&self->problem, status, "%s", status == BH_OK || !error.size ? "" : error.data);
@@ -104,17 +105,29 @@ static bh_status report_setting(bh__relay *self, bh_status status)
 
 bh_status bh__relay_set_queue_type(bh__relay *self, bh_queue_type type)
 {
-    return self ? report_setting(self, bh_topology_set_queue_type(self->topology, type)) : BH_ERR_ARGUMENT;
+    if (!self)
+        return BH_ERR_ARGUMENT;
+    bh_topology_settings settings = bh__topology_settings(self->topology);
+    settings.queue_type = type;
+    return set_topology(self, &settings);
 }
 
 bh_status bh__relay_set_namespace(bh__relay *self, bh_bytes name)
 {
-    return self ? report_setting(self, bh_topology_set_namespace(self->topology, name)) : BH_ERR_ARGUMENT;
+    if (!self || !name.data)
+        return BH_ERR_ARGUMENT;
+    bh_topology_settings settings = bh__topology_settings(self->topology);
+    settings.name_space = name;
+    return set_topology(self, &settings);
 }
 
 bh_status bh__relay_set_stripes(bh__relay *self, int count)
 {
-    return self ? report_setting(self, bh_topology_set_stripes(self->topology, count)) : BH_ERR_ARGUMENT;
+    if (!self)
+        return BH_ERR_ARGUMENT;
+    bh_topology_settings settings = bh__topology_settings(self->topology);
+    settings.stripes = count;
+    return set_topology(self, &settings);
 }
 
 bh_status bh__relay_set_outcome(bh__relay *self, bh__death_reason reason, bh_outcome outcome)

@@ -25,7 +25,7 @@ bh__text bh__save_text(bh_topology *self, const char *text)
 
 bh__text bh__name_after_queue(bh_topology *self, const char *suffix)
 {
-    return bh__make_text(self, bh_topology_queue(self), bh_str(suffix), bh_str(""));
+    return bh__make_text(self, bh__topology_queue(self), bh_str(suffix), bh_str(""));
 }
 
 bh__text bh__name_in_namespace(bh_topology *self, const char *suffix)
@@ -182,7 +182,7 @@ int bh__topology_seal_arguments(bh_topology *self)
     return self->sealed != NULL;
 }
 
-size_t bh_topology_count(const bh_topology *self)
+size_t bh__topology_count(const bh_topology *self)
 {
     return self ? self->count : 0;
 }
@@ -192,7 +192,7 @@ bh_status bh_topology_declaration(const bh_topology *self, size_t index, bh_decl
     if (!out)
         return BH_ERR_ARGUMENT;
     *out = (bh_declaration){.kind = BH_DECLARE_NONE};
-    if (index >= bh_topology_count(self))
+    if (index >= bh__topology_count(self))
         return BH_ERR_ARGUMENT;
     const bh__draft *draft = &self->declarations[index];
     *out = (bh_declaration){

@@ -80,7 +80,7 @@ bh_status bh_declaring_set_declared(bh_declaring *self, bh_declared *declared)
 
 static int has_work_queue(const bh_declaring *self)
 {
-    bh_bytes queue = bh_topology_queue(self->topology);
+    bh_bytes queue = bh__topology_queue(self->topology);
     bh_declaration each;
     for (size_t i = 0; bh_topology_declaration(self->topology, i, &each) == BH_OK; i++)
         if (each.kind == BH_DECLARE_QUEUE && bh__same(each.name, queue))
@@ -94,7 +94,7 @@ static int has_work_queue(const bh_declaring *self)
  */
 static int is_own(const bh_declaring *self, const bh_declaration *it)
 {
-    bh_bytes queue = bh_topology_queue(self->topology), name = it->name;
+    bh_bytes queue = bh__topology_queue(self->topology), name = it->name;
     return name.size >= queue.size && memcmp(name.data, queue.data, queue.size) == 0 &&
            (name.size == queue.size || name.data[queue.size] == '.');
 }
@@ -113,14 +113,14 @@ static void note_accepted(const bh_declaring *self)
 /* Returns the entry of `declared` that stands for all declarations of the work queue. */
 static bh_declaration whole(const bh_declaring *self)
 {
-    return (bh_declaration){.kind = BH_DECLARE_NONE, .name = bh_topology_queue(self->topology)};
+    return (bh_declaration){.kind = BH_DECLARE_NONE, .name = bh__topology_queue(self->topology)};
 }
 
 /* Returns 1 if this is the work queue's binding to the return exchange. */
 static int is_return_binding(const bh_declaring *self, const bh_declaration *it)
 {
     return it->kind == BH_DECLARE_BINDING && bh__same(it->source, bh__topology_return_exchange(self->topology)) &&
-           bh__same(it->name, bh_topology_queue(self->topology));
+           bh__same(it->name, bh__topology_queue(self->topology));
 }
 
 static int is_checked(const bh_declaring *self, const bh_declaration *it)
@@ -156,7 +156,7 @@ static bh__purpose first_purpose(const bh_declaring *self, const bh_declaration 
 
 static void go_to(bh_declaring *self, size_t index)
 {
-    size_t count = bh_topology_count(self->topology);
+    size_t count = bh__topology_count(self->topology);
     for (self->at = index; self->at < count; self->at++) {
         bh_topology_declaration(self->topology, self->at, &self->step);
         self->purpose = first_purpose(self, &self->step);
@@ -166,7 +166,7 @@ static void go_to(bh_declaring *self, size_t index)
     if (self->at == count && !self->look && self->mode == BH_MODE_VERIFY && !has_work_queue(self)) {
         self->purpose = BH__TO_FIND;
         self->step = (bh_declaration){.kind = BH_DECLARE_QUEUE,
-                                      .name = bh_topology_queue(self->topology),
+                                      .name = bh__topology_queue(self->topology),
                                       .type = bh_str(""),
                                       .source = bh_str(""),
                                       .routing_key = bh_str("")};
@@ -275,7 +275,7 @@ int bh_declaring_next(bh_declaring *self, bh_declaration *out)
         note_accepted(self);
         go_to(self, self->at + 1);
     }
-    self->is_pending = self->at <= bh_topology_count(self->topology);
+    self->is_pending = self->at <= bh__topology_count(self->topology);
     if (self->is_pending)
         read_step(self, out);
     else

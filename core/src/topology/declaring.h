@@ -47,7 +47,7 @@ struct bh_declaring {
 /* Returns 1 if the step is the work queue that the user declares. */
 static inline int bh__declaring_is_users_queue(const bh_declaring *self)
 {
-    return self->at == bh_topology_count(self->topology);
+    return self->at == bh__topology_count(self->topology);
 }
 
 /* Returns 1 if the broker refused a binding, and not because the queue is missing. */

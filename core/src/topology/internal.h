@@ -27,13 +27,22 @@ bh_status bh__topology_copy(bh_topology **out, const bh_topology *from);
  */
 bh_status bh__topology_new_relays(bh_topology **out);
 /*
- * Selects a work queue of a relay. Plans then send copies to this queue: bh_topology_queue,
- * bh_topology_parked_queue and the return key change, the declarations do not. bh_topology_build
+ * Selects a work queue of a relay. Plans then send copies to this queue: bh__topology_queue,
+ * bh__topology_parked_queue and the return key change, the declarations do not. bh_topology_build
  * ends the selection. Returns 0 and selects none if memory runs out.
  */
 int bh__topology_select_queue(bh_topology *self, bh_bytes queue);
 /* Ends the selection. */
 void bh__topology_select_own(bh_topology *self);
+/* Returns the settings, to change some of them. */
+bh_topology_settings bh__topology_settings(const bh_topology *self);
+/* Return what bh_topology_view has of these names. */
+bh_bytes bh__topology_queue(const bh_topology *self);
+bh_bytes bh__topology_parked_queue(const bh_topology *self);
+bh_bytes bh__topology_unroutable_queue(const bh_topology *self);
+bh_strategy bh__topology_strategy(const bh_topology *self);
+int bh__topology_defers(const bh_topology *self);
+size_t bh__topology_count(const bh_topology *self);
 /* Returns the topology's own queue, without regard to the selection. */
 bh_bytes bh__topology_own_queue(const bh_topology *self);
 /*

@@ -30,21 +30,21 @@ bh_bytes bh__topology_own_queue(const bh_topology *self)
     return bh__store_get(&self->settings, self->queue);
 }
 
-bh_bytes bh_topology_queue(const bh_topology *self)
+bh_bytes bh__topology_queue(const bh_topology *self)
 {
     if (self && self->selected.size)
         return bh__store_get(&self->selected, self->selected_queue);
     return self ? bh__topology_own_queue(self) : bh_str("");
 }
 
-bh_bytes bh_topology_parked_queue(const bh_topology *self)
+bh_bytes bh__topology_parked_queue(const bh_topology *self)
 {
     if (self && self->selected.size)
         return bh__store_get(&self->selected, self->selected_parked);
     return bh__topology_text(self, self ? self->parked_queue : (bh__text){0, 0});
 }
 
-bh_bytes bh_topology_unroutable_queue(const bh_topology *self)
+bh_bytes bh__topology_unroutable_queue(const bh_topology *self)
 {
     return bh__topology_text(self, self ? self->unroutable_queue : (bh__text){0, 0});
 }

@@ -87,7 +87,7 @@ static void add_verified(pattern *to, const bh_topology *self)
     bh_declaration each;
     for (size_t i = 0; bh_topology_declaration(self, i, &each) == BH_OK; i++)
         if (each.kind != BH_DECLARE_BINDING && !(self->strategy == BH_STRATEGY_LADDER && each.rung_ms > 0) &&
-            !bh__same(each.name, bh_topology_queue(self)))
+            !bh__same(each.name, bh__topology_queue(self)))
             add_name(to, each.name);
 }
 
@@ -114,7 +114,7 @@ bh_bytes bh__topology_permission(bh_topology *self, bh_mode mode, bh__permission
     else if (mode == BH_MODE_VERIFY && permission == BH__PERMISSION_WRITE)
         add_verified(&made, self);
     if (permission == BH__PERMISSION_READ)
-        add_name(&made, bh_topology_queue(self));
+        add_name(&made, bh__topology_queue(self));
     else if (permission == BH__PERMISSION_WRITE)
         add_publishing(&made, self);
     bh__report_add(out, out->size ? ")$" : "^$");

@@ -105,7 +105,7 @@ static void find_ends(const bh_topology *self, const bh_policy *policy, int64_t 
 
 static int has_rungs(const bh_topology *self)
 {
-    return bh_topology_strategy(self) == BH_STRATEGY_LADDER && bh__topology_rungs(self)->count > 0;
+    return bh__topology_strategy(self) == BH_STRATEGY_LADDER && bh__topology_rungs(self)->count > 0;
 }
 
 static int64_t mean_ms(const bh_topology *self, const bh_policy *policy, int64_t attempt)

@@ -51,7 +51,7 @@ static int has_its_alternate(const bh_declaring *self, const bh__difference *fou
 static int is_of_work_queue(const bh_declaring *self, bh_bytes name)
 {
     static const char *const suffixes[] = {"", ".parked", ".wait", ".retry", ".return"};
-    bh_bytes queue = bh_topology_queue(self->topology);
+    bh_bytes queue = bh__topology_queue(self->topology);
     if (name.size < queue.size || !bh__same((bh_bytes){name.data, queue.size}, queue))
         return 0;
     bh_bytes suffix = {name.data + queue.size, name.size - queue.size};
@@ -123,7 +123,7 @@ int bh__declaring_lacks_exchange(const bh_declaring *self, int code, bh_bytes te
 void bh__declaring_not_created(bh_declaring *self, int code, bh_bytes text)
 {
     bh__report *result = &self->result;
-    bh_bytes name = self->step.name, queue = bh_topology_queue(self->topology);
+    bh_bytes name = self->step.name, queue = bh__topology_queue(self->topology);
     int is_binding = self->step.kind == BH_DECLARE_BINDING;
     self->has_ended = 1;
     if (code == ACCESS_REFUSED && self->step.on_demand)
@@ -253,11 +253,9 @@ static int is_stream(int code, bh_bytes text)
            (bh__find(text, "of queue type rabbit_stream_queue") || !bh__find(text, " of queue type "));
 }
 
-void bh_declaring_refuse_consumer(bh_declaring *self, int code, bh_bytes text)
+static void explain_consumer(bh_declaring *self, int code, bh_bytes text)
 {
-    if (!self || !text.data)
-        return;
-    bh_bytes queue = bh_topology_queue(self->topology);
+    bh_bytes queue = bh__topology_queue(self->topology);
     if (is_stream(code, text)) {
         self->has_ended = 1;
         bh__report_set(&self->result, BH_ERR_CLASH,
@@ -272,20 +270,16 @@ void bh_declaring_refuse_consumer(bh_declaring *self, int code, bh_bytes text)
                        dialects[self->dialect].work_queue);
 }
 
-void bh_declaring_refuse_replay(bh_declaring *self, bh_bytes queue, int code, bh_bytes text)
+static void explain_replay(bh_declaring *self, bh_bytes queue, int code, bh_bytes text)
 {
-    if (!self || !queue.data || !text.data)
-        return;
     if (refuse_reading(self, queue, "queue", "replayed", code, text) == BH_ERR_MISSING) {
         bh__report_add(&self->result, "; ");
         add_remedy(self, 1);
     }
 }
 
-void bh_declaring_refuse_settling(bh_declaring *self, int code, bh_bytes text, bh_bytes with_acks)
+static void explain_settling(bh_declaring *self, int code, bh_bytes text, bh_bytes with_acks)
 {
-    if (!self || !text.data || !with_acks.data)
-        return;
     self->has_ended = 1;
     bh__report_clear(&self->result);
     if (code == PRECONDITION_FAILED && bh__find(text, "unknown delivery tag"))
@@ -296,11 +290,9 @@ void bh_declaring_refuse_settling(bh_declaring *self, int code, bh_bytes text, b
             code, SHOWN(text), SHOWN(with_acks));
 }
 
-void bh_declaring_refuse_no_ack(bh_declaring *self, bh_bytes with_acks)
+static void explain_no_ack(bh_declaring *self, bh_bytes with_acks)
 {
-    if (!self || !with_acks.data)
-        return;
-    bh_bytes queue = bh_topology_queue(self->topology);
+    bh_bytes queue = bh__topology_queue(self->topology);
     self->has_ended = 1;
     bh__report_set(&self->result, BH_ERR_ARGUMENT,
                    "the consumer of \"%.*s\" gets its messages without acknowledgements, and the broker forgets each "
@@ -308,11 +300,9 @@ void bh_declaring_refuse_no_ack(bh_declaring *self, bh_bytes with_acks)
                    SHOWN(queue), SHOWN(with_acks));
 }
 
-void bh_declaring_check_queue(bh_declaring *self, bh_bytes queue)
+static void explain_queue(bh_declaring *self, bh_bytes queue)
 {
-    if (!self || !queue.data)
-        return;
-    bh_bytes own = bh_topology_queue(self->topology);
+    bh_bytes own = bh__topology_queue(self->topology);
     self->has_ended = 1;
     bh__report_clear(&self->result);
     if (!bh__same(queue, own))
@@ -320,6 +310,29 @@ void bh_declaring_check_queue(bh_declaring *self, bh_bytes queue)
                        "the message came from the queue \"%.*s\", and the retrier is for the queue \"%.*s\", where its "
                        "copies would go: make a retrier for each queue",
                        SHOWN(queue), SHOWN(own));
+}
+
+void bh_declaring_explain(bh_declaring *self, bh_refusal refusal, int code, bh_bytes text, bh_bytes of)
+{
+    if (!self || !text.data || !of.data)
+        return;
+    switch (refusal) {
+    case BH_REFUSAL_CONSUMER:
+        explain_consumer(self, code, text);
+        break;
+    case BH_REFUSAL_REPLAY:
+        explain_replay(self, of, code, text);
+        break;
+    case BH_REFUSAL_SETTLING:
+        explain_settling(self, code, text, of);
+        break;
+    case BH_REFUSAL_NO_ACK:
+        explain_no_ack(self, of);
+        break;
+    case BH_REFUSAL_QUEUE:
+        explain_queue(self, of);
+        break;
+    }
 }
 
 void bh__declaring_report(bh_declaring *self)

@@ -114,13 +114,32 @@ bh_status bh__topology_copy(bh_topology **out, const bh_topology *from)
     return BH_OK;
 }
 
-bh_status bh_topology_set_strategy(bh_topology *self, bh_strategy strategy)
+void bh_topology_defaults(bh_topology_settings *out)
 {
-    if (!self || (int)strategy < BH_STRATEGY_LADDER || (int)strategy > BH_STRATEGY_NATIVE)
-        return BH_ERR_ARGUMENT;
-    self->strategy = strategy;
-    self->is_built = 0;
-    return BH_OK;
+    if (!out)
+        return;
+    *out = (bh_topology_settings){.strategy = BH_STRATEGY_LADDER,
+                                  .queue_type = BH_QUEUE_QUORUM,
+                                  .series = BH_SERIES_R10,
+                                  .stripes = 1,
+                                  .work_queue_type = BH_QUEUE_QUORUM};
+}
+
+bh_topology_settings bh__topology_settings(const bh_topology *self)
+{
+    bh_topology_settings settings;
+    bh_topology_defaults(&settings);
+    if (!self)
+        return settings;
+    settings.strategy = self->strategy;
+    settings.queue_type = self->queue_type;
+    if (self->name_space.size > 0)
+        settings.name_space = bh__store_get(&self->settings, self->name_space);
+    settings.series = self->series;
+    settings.stripes = self->stripes;
+    settings.declares_work_queue = self->declares_work_queue;
+    settings.work_queue_type = self->work_queue_type;
+    return settings;
 }
 
 static int is_queue_type(bh_queue_type type)
@@ -128,49 +147,48 @@ static int is_queue_type(bh_queue_type type)
     return type == BH_QUEUE_QUORUM || type == BH_QUEUE_CLASSIC;
 }
 
-bh_status bh_topology_set_queue_type(bh_topology *self, bh_queue_type type)
+/* Returns the first field that is out of range, its range and what to do; NULL if there is none. */
+static const char *error_of(const bh_topology_settings *given)
 {
-    if (!self || !is_queue_type(type))
-        return BH_ERR_ARGUMENT;
-    self->queue_type = type;
-    self->is_built = 0;
-    return BH_OK;
+    if ((int)given->strategy < BH_STRATEGY_LADDER || (int)given->strategy > BH_STRATEGY_NATIVE)
+        return "strategy is none of ladder, message-ttl, reject, delayed-exchange, native: give one of these";
+    if (!is_queue_type(given->queue_type))
+        return "queue_type is neither quorum nor classic: give one of these";
+    if (given->series != BH_SERIES_R5 && given->series != BH_SERIES_R10 && given->series != BH_SERIES_R20 &&
+        given->series != BH_SERIES_R40)
+        return "series is none of 5, 10, 20, 40: give one of these";
+    if (given->stripes < 1 || given->stripes > BH_TOPOLOGY_MOST_STRIPES)
+        return "stripes is not from 1 to 64: give such a number";
+    if (given->declares_work_queue != 0 && given->declares_work_queue != 1)
+        return "declares_work_queue is neither 0 nor 1: give one of these";
+    if (!is_queue_type(given->work_queue_type))
+        return "work_queue_type is neither quorum nor classic: give one of these";
+    return NULL;
 }
 
-bh_status bh_topology_set_namespace(bh_topology *self, bh_bytes name)
+bh_status bh_topology_set(bh_topology *self, const bh_topology_settings *settings)
 {
-    if (!self)
+    if (!self || !settings)
         return BH_ERR_ARGUMENT;
-    bh_status status = check_name(name, LONGEST_NAMESPACE);
-    if (status != BH_OK)
-        return status == BH_ERR_NAME
-                   ? bh__topology_fail(self, status,
-                                       "the namespace is empty, longer than 200 bytes, begins with amq., or is not "
-                                       "UTF-8: give another")
-                   : status;
-    bh__text text;
-    if (!bh__store_add(&self->settings, &text, name))
-        return BH_ERR_NO_MEMORY;
-    self->name_space = text;
-    self->is_built = 0;
-    return BH_OK;
-}
-
-bh_status bh_topology_set_series(bh_topology *self, bh_series series)
-{
-    if (!self ||
-        (series != BH_SERIES_R5 && series != BH_SERIES_R10 && series != BH_SERIES_R20 && series != BH_SERIES_R40))
-        return BH_ERR_ARGUMENT;
-    self->series = series;
-    self->is_built = 0;
-    return BH_OK;
-}
-
-bh_status bh_topology_set_stripes(bh_topology *self, int count)
-{
-    if (!self || count < 1 || count > BH_TOPOLOGY_MOST_STRIPES)
-        return BH_ERR_ARGUMENT;
-    self->stripes = count;
+    const char *error = error_of(settings);
+    if (error)
+        return bh__topology_fail(self, BH_ERR_ARGUMENT, error);
+    bh__text name = {0, 0};
+    if (settings->name_space.data) {
+        if (check_name(settings->name_space, LONGEST_NAMESPACE) != BH_OK)
+            return bh__topology_fail(self, BH_ERR_NAME,
+                                     "the namespace is empty, longer than 200 bytes, begins with amq., or is not "
+                                     "UTF-8: give another");
+        if (!bh__store_add(&self->settings, &name, settings->name_space))
+            return BH_ERR_NO_MEMORY;
+    }
+    self->strategy = settings->strategy;
+    self->queue_type = settings->queue_type;
+    self->name_space = name;
+    self->series = settings->series;
+    self->stripes = (int)settings->stripes;
+    self->declares_work_queue = settings->declares_work_queue;
+    self->work_queue_type = settings->work_queue_type;
     self->is_built = 0;
     return BH_OK;
 }
@@ -190,16 +208,6 @@ bh_status bh_topology_add_policy(bh_topology *self, bh_policy *policy)
     if (status != BH_OK)
         return status;
     self->further_count++;
-    self->is_built = 0;
-    return BH_OK;
-}
-
-bh_status bh_topology_set_work_queue_type(bh_topology *self, bh_queue_type type)
-{
-    if (!self || !is_queue_type(type))
-        return BH_ERR_ARGUMENT;
-    self->declares_work_queue = 1;
-    self->work_queue_type = type;
     self->is_built = 0;
     return BH_OK;
 }

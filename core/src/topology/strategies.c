@@ -11,7 +11,7 @@ void bh__topology_make_names(bh_topology *self)
             self->no_memory = 1;
         return;
     }
-    self->return_key = bh__make_text(self, bh_str(BH__KEY_PREFIX), bh_topology_queue(self), bh_str(""));
+    self->return_key = bh__make_text(self, bh_str(BH__KEY_PREFIX), bh__topology_queue(self), bh_str(""));
     self->parked_queue = bh__name_after_queue(self, BH__PARKED_SUFFIX);
 }
 

@@ -1,6 +1,7 @@
 /* Topology: building and getters. */
 #include "topology/data.h"
 
+#include "delivery/internal.h"
 #include "policy/internal.h"
 
 #include <backhop/adapter/delivery.h>
@@ -61,15 +62,13 @@ bh_status bh_topology_build(bh_topology *self, bh_policy *policy)
 
 bh_status bh__topology_new_part(bh_topology **out, const bh_topology *relays, bh_bytes queue, bh_policy *policy)
 {
+    bh_topology_settings settings = bh__topology_settings(relays);
+    settings.name_space = bh__topology_namespace(relays);
     bh_status status = bh_topology_new(out, queue);
     if (status == BH_OK)
-        status = bh_topology_set_namespace(*out, bh__topology_namespace(relays));
-    if (status == BH_OK) {
-        (*out)->queue_type = relays->queue_type;
-        (*out)->series = relays->series;
-        (*out)->stripes = relays->stripes;
+        status = bh_topology_set(*out, &settings);
+    if (status == BH_OK)
         status = bh_topology_build(*out, policy);
-    }
     if (status != BH_OK) {
         bh_topology_free(*out);
         *out = NULL;
@@ -98,7 +97,7 @@ bh_bytes bh_topology_error(const bh_topology *self)
     return bh_str(self ? self->error : "");
 }
 
-bh_strategy bh_topology_strategy(const bh_topology *self)
+bh_strategy bh__topology_strategy(const bh_topology *self)
 {
     return self ? self->strategy : BH_STRATEGY_LADDER;
 }
@@ -106,7 +105,7 @@ bh_strategy bh_topology_strategy(const bh_topology *self)
 /* Returns 1 if an exchange routes retries: nothing but a federation of it brings its messages from another broker. */
 static int routes_retries(const bh_topology *self, bh_bytes exchange)
 {
-    bh_bytes wait = bh__topology_wait_exchange(self), unroutable = bh_topology_unroutable_queue(self),
+    bh_bytes wait = bh__topology_wait_exchange(self), unroutable = bh__topology_unroutable_queue(self),
              back = bh__topology_return_exchange(self);
     int is_prefix = self->strategy == BH_STRATEGY_LADDER; /* each rung has an exchange */
     return (is_prefix && wait.size > 0 && bh__begins(exchange, wait.data)) ||
@@ -119,7 +118,7 @@ static int routes_retries(const bh_topology *self, bh_bytes exchange)
 static int is_federated(const bh_topology *self, const bh_delivery *delivery)
 {
     bh_value header, each;
-    size_t count = bh_delivery_value_count(delivery);
+    size_t count = bh__delivery_value_count(delivery);
     for (size_t i = 0; i < count; i = header.end) {
         bh_delivery_value(delivery, i, &header);
         if (!bh__same(header.name, bh_str("x-received-from")))
@@ -138,17 +137,7 @@ int bh_topology_owns(const bh_topology *self, const bh_delivery *delivery)
 {
     bh_value header;
     bh_delivery_header(delivery, bh_str("backhop-queue"), &header);
-    return self && delivery && bh__same(header.string, bh_topology_queue(self)) && !is_federated(self, delivery);
-}
-
-int64_t bh_topology_worst_lateness_ms(const bh_topology *self)
-{
-    return self ? self->worst_lateness_ms : 0;
-}
-
-void bh_topology_rungs(const bh_topology *self, bh_rungs *out)
-{
-    *out = (bh_rungs){.ms = self ? self->rungs.policy_ms : NULL, .count = self ? self->rungs.count : 0};
+    return self && delivery && bh__same(header.string, bh__topology_queue(self)) && !is_federated(self, delivery);
 }
 
 int bh__topology_stripes(const bh_topology *self)
@@ -161,9 +150,26 @@ int bh__topology_is_built(const bh_topology *self)
     return self->is_built;
 }
 
-int bh_topology_defers(const bh_topology *self)
+int bh__topology_defers(const bh_topology *self)
 {
     return self && bh__topology_copies(self);
+}
+
+void bh_topology_read(const bh_topology *self, bh_topology_view *out)
+{
+    if (!out)
+        return;
+    *out = (bh_topology_view){
+        .queue = bh__topology_queue(self),
+        .parked_queue = bh__topology_parked_queue(self),
+        .unroutable_queue = bh__topology_unroutable_queue(self),
+        .worst_lateness_ms = self ? self->worst_lateness_ms : 0,
+        .rungs_ms = self ? self->rungs.policy_ms : NULL,
+        .rung_count = self ? self->rungs.count : 0,
+        .declaration_count = bh__topology_count(self),
+        .defers = bh__topology_defers(self),
+        .settings = bh__topology_settings(self),
+    };
 }
 
 const bh__rungs *bh__topology_rungs(const bh_topology *self)

@@ -27,22 +27,11 @@ void bh_worker_free(bh_worker *self)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 NONE(bh_worker_add_uri, bh_bytes uri)
-NONE(bh_worker_set_ca_file, bh_bytes path)
+NONE(bh_worker_set, const bh_worker_settings *settings)
 NONE(bh_worker_set_credentials, bh_bytes user, bh_bytes password)
-NONE(bh_worker_set_breaker, bh_breaker *breaker)
-NONE(bh_worker_set_client_certificate, bh_bytes cert, bh_bytes key)
-NONE(bh_worker_set_mode, bh_mode mode)
-NONE(bh_worker_set_prefetch, int count)
-NONE(bh_worker_set_back_off, const bh_policy *policy)
-NONE(bh_worker_set_legacy_counter, bh_bytes header)
-NONE(bh_worker_add_wait_queue, bh_bytes queue)
-NONE(bh_worker_set_event, bh_event_kind kind, int on)
 NONE(bh_worker_set_metrics, const bh_metrics *metrics)
 NONE(bh_worker_read_metrics, bh_metrics *out)
-NONE(bh_worker_set_fail_fast, int on)
-NONE(bh_worker_set_handler_timeout_ms, int64_t limit_ms)
 NONE(bh_worker_take, bh_message **out, int64_t timeout_ms)
-NONE(bh_worker_set_timeouts_ms, int64_t connect_ms, int64_t confirm_ms)
 NONE(bh_worker_settle, bh_message *message, const bh_settlement *settlement)
 NONE(bh_worker_take_event, bh_event **out)
 NONE(bh_worker_replay, int64_t most)
@@ -50,6 +39,12 @@ NONE(bh_worker_stop, int64_t limit_ms)
 NONE(bh_worker_run, bh_handler handler, bh_listener listener, void *data)
 NONE(bh_worker_read, const bh_message *message, bh_delivery *delivery, bh_history *history)
 #pragma GCC diagnostic pop
+
+void bh_worker_defaults(bh_worker_settings *out)
+{
+    if (out)
+        *out = (bh_worker_settings){.mode = BH_MODE_CREATE};
+}
 
 void bh_worker_state(bh_worker *self, bh_health *out)
 {

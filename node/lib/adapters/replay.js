@@ -15,7 +15,7 @@ const { BH_REPLAY_MOST_SHARED: MOST_SHARED } = c
  *   connect()                    resolves to the connection
  *   read(got, connection)        makes a message of what a declaring channel got
  *   publish(message, connection) resolves when the copy is confirmed
- *   diagnosis(question, ...args) see Declaring.diagnosis
+ *   diagnosis(refusal, given)    see Declaring.diagnosis
  */
 async function replay ({ most, topology, connect, read, publish, diagnosis }) {
   const done = { count: 0, foreign: 0, error: undefined }
@@ -50,12 +50,12 @@ async function replayOwnUnroutable ({ topology, connect, read, publish, diagnosi
  * nothing if the queue does not exist, or if the user may not read it.
  */
 async function replayUnroutable (connection, topology, run) {
-  const queue = topology[NATIVE].unroutable_queue()
+  const queue = topology._unroutableQueue
   if (!queue) return
   try {
     await replayFrom(connection, queue, run, message => isOwn(topology, message))
   } catch (error) {
-    if (!(error instanceof BackhopError && c.bh_replay_skips_queue(error.status))) throw error
+    if (!(error instanceof BackhopError && c.bh_replay_goes_on(error.status, 1))) throw error
   }
 }
 
@@ -74,7 +74,7 @@ async function replayFrom (connection, queue, run, isChosen = undefined) {
     for (let seen = 0; done.count < most && seen < limit; seen++) {
       const got = await channel.get(queue)
       if (!got) return
-      if (got.refusal) throw run.diagnosis('refuse_replay', queue, got.refusal.code, got.refusal.text)
+      if (got.refusal) throw run.diagnosis('replay', { ...got.refusal, of: queue })
       // Not by a passive declare, which reports 0 messages for a busy quorum queue.
       if (seen === 0) limit = c.bh_replay_limit(got.remaining, Number(isChosen !== undefined))
       const message = run.read(got, connection)
@@ -95,7 +95,7 @@ async function replayOne (connection, message, { publish, done }) {
     await publish(message, connection)
     done.count++
   } catch (error) {
-    if (!(error instanceof BackhopError && c.bh_replay_skips_message(error.status))) throw error
+    if (!(error instanceof BackhopError && c.bh_replay_goes_on(error.status, 0))) throw error
     done.error ??= error
   }
 }

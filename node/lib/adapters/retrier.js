@@ -193,12 +193,12 @@ class BaseRetrier {
 
   /** Returns the error of a channel that the broker closed because it was to consume. */
   _consumerRefused ({ code, text }, cause) {
-    return Object.assign(this._diagnosis('refuse_consumer', code, text), { cause })
+    return Object.assign(this._diagnosis('consumer', { code, text }), { cause })
   }
 
   /** See Declaring.diagnosis. */
-  _diagnosis (question, ...args) {
-    return this.#declaring.diagnosis(question, ...args)
+  _diagnosis (refusal, given) {
+    return this.#declaring.diagnosis(refusal, given)
   }
 
   // --- Handling ----------------------------------------------------------------------------------
@@ -538,7 +538,7 @@ class BaseRetrier {
       connect: () => this._connection(),
       read: (got, connection) => this._parked(got, connection),
       publish: (message, connection) => this.#replayOne(message, connection),
-      diagnosis: (...question) => this._diagnosis(...question)
+      diagnosis: (refusal, given) => this._diagnosis(refusal, given)
     }
   }
 

@@ -217,7 +217,7 @@ class Breaker:
 
         :raises StrategyError: if it has keys, and the strategy cannot defer a message.
         """
-        if self._has_keys and not c.Topology_defers(topology._handle):
+        if self._has_keys and not topology._view.defers:
             raise StrategyError(
                 f"breaker {self._name} has a key, and with strategy {topology.strategy} no message "
                 "can wait without an attempt: use another strategy, or a breaker without a key"

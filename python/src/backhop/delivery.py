@@ -54,8 +54,7 @@ class Delivery:
                 f"exchange and routing_key are {shortened(exchange)} and {shortened(routing_key)}: "
                 "give str or bytes"
             )
-        check(c.Delivery_set_exchange(handle, exchange))
-        check(c.Delivery_set_routing_key(handle, routing_key))
+        check(c.Delivery_set_address(handle, exchange, routing_key))
         if properties is not None:
             _set_properties(handle, properties)
         if headers is not None:
@@ -76,8 +75,7 @@ class Delivery:
         """
         self = cls.__new__(cls)
         handle = self._handle = made(c.bh_delivery_new())
-        check(c.Delivery_set_exchange(handle, exchange))
-        check(c.Delivery_set_routing_key(handle, routing_key))
+        check(c.Delivery_set_address(handle, exchange, routing_key))
         if properties is not None:
             _set_properties(handle, properties, blank)
         if headers is not None:

@@ -64,6 +64,16 @@ class _Past(NamedTuple):
     traceparent: str
 
 
+def new_history(legacy_counter: Text | None, wait_queues: Iterable[Text]) -> c.History:
+    """Returns a history of the core that reads these earlier counters too."""
+    handle = made(c.bh_history_new())
+    if legacy_counter is not None:
+        check(c.History_set_legacy_counter(handle, legacy_header(legacy_counter)))
+    for queue in queues("wait_queues", wait_queues) if wait_queues else ():
+        check(c.History_add_wait_queue(handle, queue))
+    return handle
+
+
 class History:
     """The past of a message. A header that is malformed is ignored, and named in ``problems``.
 
@@ -89,11 +99,7 @@ class History:
         self.delivery = instance("delivery", delivery, Delivery, "give a backhop.Delivery")
         if topology is not None:
             instance("topology", topology, Topology, "give a backhop.Topology")
-        handle = self._handle = made(c.bh_history_new())
-        if legacy_counter is not None:
-            check(c.History_set_legacy_counter(handle, legacy_header(legacy_counter)))
-        for queue in queues("wait_queues", wait_queues) if wait_queues else ():
-            check(c.History_add_wait_queue(handle, queue))
+        handle = self._handle = new_history(legacy_counter, wait_queues)
         check(c.History_read(handle, delivery._handle, topology._handle if topology else None))
 
     def _past(self) -> _Past:

@@ -249,27 +249,27 @@ class Plan:
     @property
     def attempts(self) -> int:
         """The number of failed attempts, including this one if it failed."""
-        return c.Plan_attempts(self._handle)
+        return c.Plan_read(self._handle)[1]
 
     @property
     def deferrals(self) -> int:
         """The number of times that the message was deferred, including this one."""
-        return c.Plan_deferrals(self._handle)
+        return c.Plan_read(self._handle)[2]
 
     @property
     def delay(self) -> float:
         """The delay of the message, in seconds; 0 for none."""
-        return seconds(c.Plan_delay_ms(self._handle))
+        return seconds(c.Plan_read(self._handle)[3])
 
     @property
     def retry_after_met(self) -> bool:
         """True if the delay is at least as long as the handler's ``retry_after``."""
-        return bool(c.Plan_retry_after_met(self._handle))
+        return bool(c.Plan_read(self._handle)[4])
 
     @property
     def reason(self) -> str:
         """The reason of a park: exhausted, permanent, too-old, oversized or poison; else ""."""
-        return c.Plan_reason(self._handle)
+        return c.Plan_read(self._handle)[5]
 
     @property
     def id(self) -> str:
@@ -325,7 +325,7 @@ class Plan:
 
         A void stands for the original's header that it names.
         """
-        return tuple(self._header(index) for index in range(c.Plan_header_count(self._handle)))
+        return tuple(self._header(index) for index in range(c.Plan_read(self._handle)[6]))
 
     def _header(self, index: int) -> tuple[str, Typed]:
         name, kind, string, integer, source = c.Plan_header(self._handle, index)

@@ -367,7 +367,7 @@ class _Steps:
             work_queue_arguments=work_queue_arguments,
         )
         self._breaker = checked_breaker(breaker, topology)
-        self._defers = bool(c.Topology_defers(topology._handle))
+        self._defers = bool(topology._view.defers)
         self._queue = topology.queue
         self._exchange = exchange
         self._routing_key = self._queue if routing_key is None else routing_key

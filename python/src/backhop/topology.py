@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from . import _backhop as c
 from ._amqp import Text
@@ -73,6 +73,19 @@ def declaration(fields: tuple[Any, ...]) -> Declaration:
     )
 
 
+class _View(NamedTuple):
+    """The core's view of a built topology."""
+
+    queue: str
+    parked_queue: str
+    unroutable_queue: str
+    worst_lateness_ms: int
+    rungs_ms: Sequence[int]
+    declaration_count: int
+    defers: int
+    strategy: int
+
+
 class Topology:
     """The exchanges, queues and bindings that a strategy needs, as data. A topology never changes.
 
@@ -98,7 +111,7 @@ class Topology:
     :raises ArgumentError: if another option is out of its range.
     """
 
-    __slots__ = ("_handle", "declarations", "policy")
+    __slots__ = ("_handle", "_view", "declarations", "policy")
 
     def __init__(
         self,
@@ -117,24 +130,22 @@ class Topology:
         advice = "give a backhop.Policy"
         self.policy = Policy() if policy is None else instance("policy", policy, Policy, advice)
         handle = self._handle = made(c.bh_topology_new(queue_name("queue", queue, _LONGEST_QUEUE)))
-        check(c.Topology_set_strategy(handle, number(_STRATEGIES, strategy, "strategy")))
-        check(c.Topology_set_queue_type(handle, number(_QUEUE_TYPES, queue_type, "queue_type")))
-        if namespace is not None:
-            check(
-                c.Topology_set_namespace(
-                    handle, queue_name("namespace", namespace, _LONGEST_NAMESPACE)
-                )
-            )
+        prefix = "" if namespace is None else queue_name("namespace", namespace, _LONGEST_NAMESPACE)
         if whole("series", series) not in _SERIES:
             raise ArgumentError(f"series is {series!r}: give one of {', '.join(map(str, _SERIES))}")
-        check(c.Topology_set_series(handle, series))
-        check(c.Topology_set_stripes(handle, whole("stripes", stripes, 1, 64)))
-        if work_queue is not None:
-            check(
-                c.Topology_set_work_queue_type(
-                    handle, number(_QUEUE_TYPES, work_queue, "work_queue")
-                )
+        self._check(
+            c.Topology_set(
+                handle,
+                number(_STRATEGIES, strategy, "strategy"),
+                number(_QUEUE_TYPES, queue_type, "queue_type"),
+                int(namespace is not None),
+                prefix,
+                series,
+                whole("stripes", stripes, 1, 64),
+                int(work_queue is not None),
+                number(_QUEUE_TYPES, "quorum" if work_queue is None else work_queue, "work_queue"),
             )
+        )
         advice = "give a dict of arguments, as {'x-max-length': 1000}"
         if work_queue_arguments is not None:
             instance("work_queue_arguments", work_queue_arguments, Mapping, advice)  # type: ignore[type-abstract]
@@ -157,8 +168,10 @@ class Topology:
             instance("one of policies", further, Policy, "give a backhop.Policy")
             self._check(c.Topology_add_policy(handle, further._handle))
         self._check(c.Topology_build(handle, self.policy._handle))
+        self._view = _View(*c.Topology_read(handle))
         self.declarations = tuple(
-            declaration(c.Topology_declaration(handle, i)) for i in range(c.Topology_count(handle))
+            declaration(c.Topology_declaration(handle, i))
+            for i in range(self._view.declaration_count)
         )
 
     def _check(self, status: int) -> None:
@@ -168,17 +181,17 @@ class Topology:
     @property
     def queue(self) -> str:
         """The work queue."""
-        return c.Topology_queue(self._handle)
+        return self._view.queue
 
     @property
     def strategy(self) -> Strategy:
         """The strategy: how a message waits."""
-        return _STRATEGY_NAMES[c.Topology_strategy(self._handle)]
+        return _STRATEGY_NAMES[self._view.strategy]
 
     @property
     def parked_queue(self) -> str:
         """``<queue>.parked``: the queue of messages that are out of attempts."""
-        return c.Topology_parked_queue(self._handle)
+        return self._view.parked_queue
 
     @property
     def unroutable_queue(self) -> str | None:
@@ -187,7 +200,7 @@ class Topology:
 
         All work queues of the namespace share it. None for strategy native, which has none.
         """
-        return c.Topology_unroutable_queue(self._handle) or None
+        return self._view.unroutable_queue or None
 
     @property
     def worst_lateness(self) -> float:
@@ -196,12 +209,12 @@ class Topology:
 
         A message with a longer delay may block those behind it.
         """
-        return seconds(c.Topology_worst_lateness_ms(self._handle))
+        return seconds(self._view.worst_lateness_ms)
 
     @property
     def rungs(self) -> tuple[float, ...]:
         """The ladder's rungs that the policy uses, in seconds, ascending."""
-        return tuple(map(seconds, c.Topology_rungs(self._handle)[0]))
+        return tuple(map(seconds, self._view.rungs_ms))
 
     def row(self, attempt: int) -> PreviewRow:
         """Returns the delay after a failure as the wait queues make it.

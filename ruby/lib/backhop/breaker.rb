@@ -149,7 +149,7 @@ module Backhop
     # Raises StrategyError if messages cannot wait as this breaker needs it.
     # @api private
     def check_serves(topology)
-      return if !by_key? || topology.native.defers == 1
+      return if !by_key? || topology.defers?
 
       raise StrategyError,
             "breaker #{name.inspect} is by key, and with strategy #{topology.strategy.inspect} no message can " \

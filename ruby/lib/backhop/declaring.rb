@@ -62,12 +62,13 @@ module Backhop
       error
     end
 
-    # Returns the core's error for a wrong use of the topology.
+    # Returns the core's error for a refusal after all was declared, or for a wrong use of the topology.
     #
-    # @yieldparam native [Native::Declaring] call one of its checks, for example refuse_consumer
+    # @param refusal [Symbol] :consumer, :replay, :settling, :no_ack or :queue
+    # @param of [String] what the refusal is about: see bh_refusal
     # @return [Error, nil] nil if nothing is wrong
-    def diagnosis
-      yield @native
+    def diagnosis(refusal, code = 0, text = "", of: "")
+      @native.explain(Native.const_get("BH_REFUSAL_#{refusal.upcase}"), code, text, of)
       error
     end
 

@@ -24,8 +24,7 @@ module Backhop
     #   type for a value
     def initialize(exchange: "", routing_key: "", properties: nil, headers: nil)
       @native = Core.made(Native.bh_delivery_new)
-      Status.check(@native.set_exchange(Checks.text(exchange, "exchange")))
-      Status.check(@native.set_routing_key(Checks.text(routing_key, "routing_key")))
+      Status.check(@native.set_address(Checks.text(exchange, "exchange"), Checks.text(routing_key, "routing_key")))
       push_properties(properties) if properties
       AMQP.push_headers(@native, headers) if headers
       freeze

@@ -57,11 +57,18 @@ module Backhop
     #   name is too long
     def initialize(delivery, topology = nil, legacy_counter: nil, wait_queues: [])
       @delivery = delivery
-      @native = Core.made(Native.bh_history_new)
-      Status.check(@native.set_legacy_counter(Checks.legacy_counter(legacy_counter))) unless legacy_counter.nil?
-      wait_queues.each { |queue| Status.check(@native.add_wait_queue(queue)) }
+      @native = History.reader(legacy_counter, wait_queues)
       Status.check(@native.read(delivery.native, topology&.native))
       freeze
+    end
+
+    # Returns a history of the core that reads these earlier counters too.
+    # @api private
+    def self.reader(legacy_counter, wait_queues)
+      Core.made(Native.bh_history_new).tap do |native|
+        Status.check(native.set_legacy_counter(Checks.legacy_counter(legacy_counter))) unless legacy_counter.nil?
+        wait_queues.each { |queue| Status.check(native.add_wait_queue(queue)) }
+      end
     end
 
     # Returns a history that the core has read.

@@ -121,20 +121,20 @@ module Backhop
     def publishes? = %i[retry defer park replay].include?(action)
 
     # @return [Integer] number of failed attempts, this one included if it failed
-    def attempts = @native.attempts
+    def attempts = @native.read[1]
 
     # @return [Integer] how often the message was deferred, this time included
-    def deferrals = @native.deferrals
+    def deferrals = @native.read[2]
 
     # @return [Float] delay until the next attempt, in seconds; 0 if there is none
-    def delay = Times.seconds(@native.delay_ms)
+    def delay = Times.seconds(@native.read[3])
 
     # @return [Boolean] false if the delay is shorter than the handler's shortest delay
-    def retry_after_met? = @native.retry_after_met == 1
+    def retry_after_met? = @native.read[4] == 1
 
     # @return [String, nil] for :park the reason: exhausted, permanent, too-old, oversized or
     #   poison; else nil
-    def reason = Core.text(@native.reason)
+    def reason = Core.text(@native.read[5])
 
     # @return [String, nil] the id of the copy; nil if there is no copy
     def id = Core.text(@native.copy[0])
@@ -166,7 +166,7 @@ module Backhop
 
     # @return [Array<Array(String, Typed)>] further headers of the copy. A value of type :void has
     #   the name of a header of the original: take that header's value
-    def headers = Array.new(@native.header_count) { |index| typed(*@native.header(index)) }
+    def headers = Array.new(@native.read[6]) { |index| typed(*@native.header(index)) }
 
     # Returns all headers of the copy, for a client to publish.
     #

@@ -52,6 +52,12 @@ module Backhop
       raise InvalidNameError, "queue is #{queue.bytesize} bytes long: give a name of #{LONGEST_NAME} bytes at most"
     end
 
+    # The core's view of a built topology.
+    # @api private
+    View = Struct.new(:queue, :parked_queue, :unroutable_queue, :worst_lateness_ms, :rungs_ms, :declaration_count, :defers,
+                      :strategy)
+    private_constant :View
+
     # Returns a declaration of the core as a {Declaration}.
     # @api private
     def self.declaration(fields)
@@ -94,17 +100,17 @@ module Backhop
                    stripes: 1, work_queue: nil, work_queue_arguments: {}, policies: [])
       @policy = Checks.object(policy, "policy", Policy)
       @native = Core.made(Native.bh_topology_new(Topology.name_of(queue)))
-      Status.check(@native.set_strategy(Core.number(STRATEGIES, strategy, "strategy")))
-      Status.check(@native.set_queue_type(Core.number(QUEUE_TYPES, queue_type, "queue_type")))
-      Status.check(@native.set_namespace(Checks.text(namespace, "namespace"))) if namespace
-      Status.check(@native.set_series(Core.number(SERIES, series, "series")))
-      Status.check(@native.set_stripes(Checks.integer(stripes, "stripes", (1..64))))
-      Status.check(@native.set_work_queue_type(Core.number(QUEUE_TYPES, work_queue, "work_queue"))) if work_queue
+      check(@native.set(Core.number(STRATEGIES, strategy, "strategy"),
+                        Core.number(QUEUE_TYPES, queue_type, "queue_type"),
+                        namespace ? 1 : 0, namespace ? Checks.text(namespace, "namespace") : "",
+                        Core.number(SERIES, series, "series"), Checks.integer(stripes, "stripes", (1..64)),
+                        work_queue ? 1 : 0, Core.number(QUEUE_TYPES, work_queue || :quorum, "work_queue")))
       Checks.object(work_queue_arguments, "work_queue_arguments", Hash)
       work_queue_arguments.each { |name, value| Status.check(add_work_queue_argument(name.to_s, value)) }
       further(policies).each { |each| check(@native.add_policy(each.native)) }
       check(@native.build(policy.native))
-      @declarations = Array.new(@native.count) { |index| Topology.declaration(@native.declaration(index)) }.freeze
+      @view = View.new(*@native.read).freeze
+      @declarations = Array.new(@view.declaration_count) { |index| Topology.declaration(@native.declaration(index)) }.freeze
       freeze
     end
 
@@ -126,20 +132,24 @@ module Backhop
     end
 
     # @return [String] the work queue
-    def queue = @native.queue
+    def queue = @view.queue
 
     # @return [Symbol] where messages wait: :ladder, :message_ttl, :reject, :delayed_exchange or
     #   :native
-    def strategy = STRATEGIES.key(@native.strategy)
+    def strategy = STRATEGIES.key(@view.strategy)
 
     # @return [String] "<queue>.parked": the queue of messages after their last attempt
-    def parked_queue = @native.parked_queue
+    def parked_queue = @view.parked_queue
 
     # Returns "<namespace>.unroutable", which all work queues of the namespace share. It gets
     # messages whose work queue did not exist at the end of their delay.
     #
     # @return [String, nil] nil for strategy :native
-    def unroutable_queue = Core.text(@native.unroutable_queue)
+    def unroutable_queue = Core.text(@view.unroutable_queue)
+
+    # Returns true if a message can wait without an attempt.
+    # @api private
+    def defers? = @view.defers == 1
 
     # Returns true if a message in the unroutable queue belongs to this work queue.
     # @api private
@@ -149,10 +159,10 @@ module Backhop
     # delay can be before it in the wait queue.
     #
     # @return [Float] seconds; 0 for the other strategies
-    def worst_lateness = Times.seconds(@native.worst_lateness_ms)
+    def worst_lateness = Times.seconds(@view.worst_lateness_ms)
 
     # @return [Array<Float>] the TTLs of the rungs that the policy uses, in seconds, ascending
-    def rungs = @native.rungs.first.map { |rung_ms| Times.seconds(rung_ms) }
+    def rungs = @view.rungs_ms.map { |rung_ms| Times.seconds(rung_ms) }
 
     # Returns the delays after one failure, as the topology rounds them to its rungs.
     #

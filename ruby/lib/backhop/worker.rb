@@ -127,25 +127,19 @@ module Backhop
       @changed = ConditionVariable.new # each event
       @replayed = nil # during a replay: a Queue for its event
       @run = nil # the last one
-      set_connections(uri, connect_timeout, confirm_timeout, back_off)
-      set_files(ca_file, cert, key)
-      check(@native.set_mode(Core.number(MODES, mode, "mode")))
-      check(@native.set_prefetch(prefetch))
-      check(@native.set_handler_timeout_ms(limit.ms))
+      add_uris(uri)
       @counted = @listeners.leave_to_core
       @counted.each { |metrics| check(@native.set_metrics(metrics.blank)) }
       is_each_retry = Checks.truth(retry_events, "retry_events") || @listeners.retry_listener?
       @handling = Handling.new(@native, @topology, rules, limit, @listeners, @logger,
                                is_each_retry: is_each_retry, most_failures: prefetch + Native::BH_WORKER_MOST_EVENTS,
                                breaker: @breaker)
-      check(@native.set_breaker(@breaker.native)) if @breaker && !@breaker.by_key?
       @listeners.attach(self)
-      [Native::BH_EVENT_RETRIED, Native::BH_EVENT_DEFERRED].each do |kind|
-        check(@native.set_event(kind, is_each_retry ? 1 : 0))
-      end
-      check(@native.set_fail_fast(Checks.truth(fail_fast, "fail_fast") ? 1 : 0))
-      check(@native.set_legacy_counter(Checks.legacy_counter(legacy_counter))) unless legacy_counter.nil?
-      Checks.texts(wait_queues, "wait_queues").each { |each| check(@native.add_wait_queue(each)) }
+      check(@native.set(Core.number(MODES, mode, "mode"), prefetch, *timeouts(connect_timeout, confirm_timeout),
+                        limit.ms, Checks.object(back_off || Policy.back_off, "back_off", Policy).native,
+                        History.reader(legacy_counter, Checks.texts(wait_queues, "wait_queues")),
+                        *paths(ca_file:, cert:, key:), @breaker&.by_key? ? nil : @breaker&.native,
+                        Checks.truth(fail_fast, "fail_fast") ? 1 : 0, is_each_retry ? 1 : 0))
     end
 
     # Calls the handler in threads until the worker is stopped and drained, by SIGINT, SIGTERM or
@@ -302,22 +296,17 @@ module Backhop
 
     def check(status) = Status.check(status, @native.error)
 
-    def set_files(ca_file, cert, key)
-      check(@native.set_ca_file(Checks.path(ca_file, "ca_file"))) unless ca_file.nil?
-      return if cert.nil? && key.nil?
+    def paths(**given) = given.map { |name, path| path.nil? ? "" : Checks.path(path, name.to_s) }
 
-      check(@native.set_client_certificate(cert.nil? ? "" : Checks.path(cert, "cert"),
-                                           key.nil? ? "" : Checks.path(key, "key")))
+    def timeouts(connect, confirm)
+      [Checks.time(connect, "connect_timeout", TIMEOUT), Checks.time(confirm, "confirm_timeout", TIMEOUT)]
     end
 
-    def set_connections(uri, connect_timeout, confirm_timeout, back_off)
+    def add_uris(uri)
       uris = Checks.texts(uri, "uri")
       raise InvalidArgumentError, "uri is []: give one at least" if uris.empty?
 
       uris.each { |each| check(@native.add_uri(each)) }
-      check(@native.set_timeouts_ms(Checks.time(connect_timeout, "connect_timeout", TIMEOUT),
-                                    Checks.time(confirm_timeout, "confirm_timeout", TIMEOUT)))
-      check(@native.set_back_off(Checks.object(back_off || Policy.back_off, "back_off", Policy).native))
     end
 
     # --- Running ----------------------------------------------------------------------------------

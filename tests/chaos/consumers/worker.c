@@ -38,7 +38,7 @@ static bh_outcome handle(bh_worker *worker, bh_message *message, void *data)
     (void)data;
     if (bh_worker_read(worker, message, delivery, history) != BH_OK)
         abort();
-    bh_bytes body = bh_message_body(message), key = bh_history_routing_key(history),
+    bh_bytes body = bh_message_body(message), key = past_of(history).routing_key,
              mark = header_of(delivery, bh_str("x-mark")).string,
              id = bh_delivery_property(delivery, BH_PROPERTY_MESSAGE_ID);
     char text[256] = "";
@@ -88,8 +88,12 @@ int main(int count, char **arguments)
     policy_set_max_crashes(policy, 0);
     if (bh_topology_build(topology, policy) != BH_OK || bh_worker_new(&worker, policy, topology) != BH_OK)
         return EXIT_FAILURE;
-    bh_worker_set_prefetch(worker, atoi(getenv("BACKHOP_CHAOS_PREFETCH")));
-    bh_worker_set_timeouts_ms(worker, 5000, 30000);
+    bh_worker_settings settings;
+    bh_worker_defaults(&settings);
+    settings.prefetch = atoi(getenv("BACKHOP_CHAOS_PREFETCH"));
+    settings.connect_timeout_ms = 5000;
+    if (bh_worker_set(worker, &settings) != BH_OK)
+        return EXIT_FAILURE;
     for (int i = 3; i < count; i++) {
         char uri[256];
 

@@ -151,13 +151,6 @@ BH_API int bh_declaring_next(bh_declaring *self, bh_declaration *out);
 BH_API void bh_declaring_refuse(bh_declaring *self, int code, bh_bytes text);
 
 /*
- * The next functions explain an error of the broker or of the user after declaring. Each sets
- * bh_declaring_status and bh_declaring_error.
- *
- * with_acks: how the user consumes with acknowledgements, in the user's words: "auto_ack=False".
- */
-
-/*
  * The argument that a consumer of a work queue gives to basic.consume, with the integer 0.
  *
  * 0 is RabbitMQ's default for it, so it changes nothing for classic and quorum queues. A stream
@@ -166,26 +159,38 @@ BH_API void bh_declaring_refuse(bh_declaring *self, int code, bh_bytes text);
  * delivery, as x-stream-offset, would not do: a publisher can forge it.
  */
 #define BH_CONSUME_ARGUMENT "x-priority"
+/* What the broker, or Backhop, refuses after the topology is declared. */
+typedef enum bh_refusal {
+    /*
+     * The broker closed the channel at basic.consume of the work queue. The status is BH_ERR_MISSING,
+     * BH_ERR_ACCESS or BH_ERR_CHANNEL; BH_ERR_CLASH if the work queue is a stream and the consumer gave
+     * BH_CONSUME_ARGUMENT.
+     */
+    BH_REFUSAL_CONSUMER,
+    /* The broker closed the channel at basic.get of the queue `of`, to replay. The status as above. */
+    BH_REFUSAL_REPLAY,
+    /*
+     * The broker closed a channel on which deliveries are settled. BH_ERR_CHANNEL if a delivery was
+     * settled twice or needs no acknowledgement, otherwise BH_OK. of: as BH_REFUSAL_NO_ACK.
+     */
+    BH_REFUSAL_SETTLING,
+    /*
+     * A consumer without acknowledgements (no-ack). BH_ERR_ARGUMENT. of: how the user consumes with
+     * acknowledgements, in the user's words: "auto_ack=False".
+     */
+    BH_REFUSAL_NO_ACK,
+    /* A delivery of the queue `of`. BH_ERR_ARGUMENT if it is not the work queue, otherwise BH_OK. */
+    BH_REFUSAL_QUEUE
+} bh_refusal;
+
 /*
- * Explains why the broker closed the channel at basic.consume of the work queue. Sets
- * BH_ERR_MISSING, BH_ERR_ACCESS or BH_ERR_CHANNEL; BH_ERR_CLASH if the work queue is a stream and the
- * consumer gave BH_CONSUME_ARGUMENT.
+ * Explains an error of the broker or of the user after declaring. Sets bh_declaring_status and
+ * bh_declaring_error.
+ *
+ * code, text: the reply code and text of the broker; 0 and "" for BH_REFUSAL_NO_ACK and BH_REFUSAL_QUEUE.
+ * of: see bh_refusal; "" for BH_REFUSAL_CONSUMER.
  */
-BH_API void bh_declaring_refuse_consumer(bh_declaring *self, int code, bh_bytes text);
-/*
- * Explains why the broker closed the channel at basic.get of a queue to replay. Sets the errors of
- * bh_declaring_refuse_consumer.
- */
-BH_API void bh_declaring_refuse_replay(bh_declaring *self, bh_bytes queue, int code, bh_bytes text);
-/*
- * Explains why the broker closed a channel on which deliveries are settled. Sets BH_ERR_CHANNEL if
- * a delivery was settled twice or needs no acknowledgement, otherwise BH_OK.
- */
-BH_API void bh_declaring_refuse_settling(bh_declaring *self, int code, bh_bytes text, bh_bytes with_acks);
-/* Refuses a consumer without acknowledgements (no-ack). Sets BH_ERR_ARGUMENT. */
-BH_API void bh_declaring_refuse_no_ack(bh_declaring *self, bh_bytes with_acks);
-/* Checks the queue of a delivery. Sets BH_ERR_ARGUMENT if it is not the work queue. */
-BH_API void bh_declaring_check_queue(bh_declaring *self, bh_bytes queue);
+BH_API void bh_declaring_explain(bh_declaring *self, bh_refusal refusal, int code, bh_bytes text, bh_bytes of);
 
 /*
  * Returns the result.

@@ -4,7 +4,7 @@
  * Fill a delivery from the client's message, then read it with <backhop/adapter/history.h>:
  *
  *     bh_delivery_clear(d);
- *     bh_delivery_set_exchange(d, bh_str("cdn"));
+ *     bh_delivery_set_address(d, bh_str("cdn"), bh_str("purge.images"));
  *     bh_delivery_set_property(d, BH_PROPERTY_MESSAGE_ID, bh_str("42"));
  *     bh_delivery_push(d, &(bh_value){.type = BH_TYPE_STRING, .name = bh_str("tenant"), .string = bh_str("acme")});
  *
@@ -16,7 +16,7 @@
  *     bh_delivery_end(d);
  *
  * Headers are untrusted input. Pushing a header never fails because of its content. A header beyond the limits below
- * counts for bh_delivery_header_bytes, but is not kept, and bh_delivery_is_truncated returns 1.
+ * counts for bh_delivery_header_bytes, but is not kept, and is_truncated of bh_delivery_view is 1.
  */
 #ifndef BACKHOP_DELIVERY_H
 #define BACKHOP_DELIVERY_H
@@ -67,6 +67,14 @@ typedef struct bh_value {
     size_t end;      /* the index after this value and the values inside it; bh_delivery_push ignores it */
 } bh_value;
 
+/* What a delivery is made of. The texts are valid until the next call that changes the delivery. */
+typedef struct bh_delivery_view {
+    bh_bytes exchange;    /* "" if it was not set */
+    bh_bytes routing_key; /* "" if it was not set */
+    size_t value_count;   /* values in all headers, nested values included: for bh_delivery_value */
+    int is_truncated;     /* 1 if a header was beyond a limit above, so that some headers are missing */
+} bh_delivery_view;
+
 typedef struct bh_delivery bh_delivery;
 
 /*
@@ -81,12 +89,11 @@ BH_API void bh_delivery_free(bh_delivery *self);
 BH_API void bh_delivery_clear(bh_delivery *self);
 
 /*
- * Sets the exchange or routing key of basic.deliver.
+ * Sets the exchange and routing key of basic.deliver.
  *
- * Errors: BH_ERR_NO_MEMORY; BH_ERR_ARGUMENT if the text is longer than 255 bytes.
+ * Errors: BH_ERR_NO_MEMORY; BH_ERR_ARGUMENT if a text is longer than 255 bytes.
  */
-BH_API bh_status bh_delivery_set_exchange(bh_delivery *self, bh_bytes exchange);
-BH_API bh_status bh_delivery_set_routing_key(bh_delivery *self, bh_bytes routing_key);
+BH_API bh_status bh_delivery_set_address(bh_delivery *self, bh_bytes exchange, bh_bytes routing_key);
 
 /*
  * Sets a property of the message. _set_number is for delivery-mode, priority and timestamp (in seconds); _set_property
@@ -112,9 +119,8 @@ BH_API bh_status bh_delivery_push(bh_delivery *self, const bh_value *value);
  */
 BH_API bh_status bh_delivery_end(bh_delivery *self);
 
-/* Returns the exchange or routing key; "" if it was not set. */
-BH_API bh_bytes bh_delivery_exchange(const bh_delivery *self);
-BH_API bh_bytes bh_delivery_routing_key(const bh_delivery *self);
+/* Reads what the delivery is made of: see bh_delivery_view. If `self` is NULL, it is empty. */
+BH_API void bh_delivery_read(const bh_delivery *self, bh_delivery_view *out);
 /* Returns 1 if the message has the property; for BH_PROPERTY_HEADERS, if a header was pushed. */
 BH_API int bh_delivery_has_property(const bh_delivery *self, bh_property property);
 /* Returns the text of a property; "" if the message does not have it, or if it is a number. */
@@ -127,16 +133,12 @@ BH_API int64_t bh_delivery_number(const bh_delivery *self, bh_property property)
  * Errors: BH_ERR_ARGUMENT if the message has no such header.
  */
 BH_API bh_status bh_delivery_header(const bh_delivery *self, bh_bytes name, bh_value *out);
-/* Returns the number of values in all headers, nested values included. */
-BH_API size_t bh_delivery_value_count(const bh_delivery *self);
 /*
  * Reads a value into *out. The first header is the value 0; the next header is the value out->end.
  *
- * Errors: BH_ERR_ARGUMENT if index is not below bh_delivery_value_count.
+ * Errors: BH_ERR_ARGUMENT if index is not below value_count of bh_delivery_view.
  */
 BH_API bh_status bh_delivery_value(const bh_delivery *self, size_t index, bh_value *out);
-/* Returns 1 if a header was beyond a limit above, so that some headers are missing. */
-BH_API int bh_delivery_is_truncated(const bh_delivery *self);
 /*
  * Returns the size of property flags, properties and headers on the wire, in bytes. This is the payload of the content
  * header without its first 12 bytes.

@@ -44,7 +44,7 @@ BH_API bh_bytes bh_overrun_text(bh_outcome outcome, int64_t duration_ms, int64_t
 /*
  * Returns 1 for events that each message has: delivered, succeeded, failed,
  * retried, dropped. A worker emits these only if you enable them
- * (bh_worker_set_event).
+ * (emits of bh_worker_settings).
  */
 BH_API int bh_event_is_of_each(int kind);
 

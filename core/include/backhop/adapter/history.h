@@ -28,6 +28,8 @@ BH_BEGIN_DECLS
 #define BH_HISTORY_MOST_ATTEMPTS INT64_C(1000000000) /* a higher count is ignored */
 #define BH_HISTORY_MOST_PROBLEMS 32                  /* more problems are dropped */
 #define BH_HISTORY_ID_RANDOM_BYTES 16                /* for bh_history_assign_id */
+#define BH_DEATH_FIRST ((size_t)-2)                  /* for bh_history_death: the headers x-first-death-* */
+#define BH_DEATH_LAST ((size_t)-3)                   /* and x-last-death-* */
 #define BH_HISTORY_MOST_ERROR_BYTES 1024             /* of an error's text; the rest is cut between UTF-8 characters */
 
 /* The source of the count of attempts. */
@@ -83,8 +85,23 @@ typedef struct bh_past {
     int64_t acquired_count;   /* x-acquired-count of a quorum queue (RabbitMQ 4.3); 0 if missing */
     size_t death_count;       /* records of x-death, for bh_history_death */
     bh_bytes last_error;      /* text of the last error */
-    bh_bytes parked;          /* why the message was parked: the reason of bh_plan_reason; "" if it was not */
+    bh_bytes parked;          /* why the message was parked: the reason of bh_planned; "" if it was not */
     bh_bytes traceparent;     /* of the last attempt that failed, as bh_plan_set_traceparent set it */
+    /*
+     * The id that all attempts share: backhop-id, else the message-id property.
+     *
+     * "" for a first attempt without message-id. The first copy of such a message gets the assigned id
+     * (bh_history_assign_id), else a random id (bh_copy). If a lost connection leaves two copies of one original, the
+     * copies have two ids. Only a message-id gives them the same id.
+     */
+    bh_bytes id;
+    bh_bytes event_id; /* for events and logs: the id, else the assigned id, else "" */
+    /*
+     * Of the first publish. Backhop saved them in headers; without these they are the delivery's own. Only show them. Do
+     * not route by them, because a header is untrusted.
+     */
+    bh_bytes exchange;
+    bh_bytes routing_key;
 } bh_past;
 
 typedef struct bh_history bh_history;
@@ -120,8 +137,6 @@ BH_API bh_status bh_history_add_wait_queue(bh_history *self, bh_bytes queue);
  */
 BH_API bh_status bh_history_read(bh_history *self, const bh_delivery *delivery, const bh_topology *topology);
 
-/* Returns the number of failed attempts. */
-BH_API int64_t bh_history_attempts(const bh_history *self);
 /* Reads the facts of the last read into *out: see bh_past. If `self` is NULL, as of a message without a past. */
 BH_API void bh_history_past(const bh_history *self, bh_past *out);
 /*
@@ -135,14 +150,6 @@ BH_API void bh_history_past(const bh_history *self, bh_past *out);
  */
 BH_API int64_t bh_history_lateness_ms(const bh_history *self, int redelivered, int64_t now_ms);
 /*
- * Returns the id that all attempts share: backhop-id, else the message-id property.
- *
- * Returns "" for a first attempt without message-id. The first copy of such a message gets the assigned id
- * (bh_history_assign_id), else a random id (bh_copy). If a
- * lost connection leaves two copies of one original, the copies have two ids. Only a message-id gives them the same id.
- */
-BH_API bh_bytes bh_history_id(const bh_history *self);
-/*
  * Assigns an id to a message that has none, for its events and its first copy. Call it once per delivery, after
  * bh_history_read. Does nothing if the message has an id.
  *
@@ -150,28 +157,15 @@ BH_API bh_bytes bh_history_id(const bh_history *self);
  * Errors: BH_ERR_ARGUMENT; BH_ERR_STATE if the history is not read.
  */
 BH_API bh_status bh_history_assign_id(bh_history *self, bh_bytes random);
-/* Returns the id for events and logs: bh_history_id, else the assigned id, else "". */
-BH_API bh_bytes bh_history_event_id(const bh_history *self);
-/*
- * Returns the exchange or routing key of the first publish. Backhop saved it in a header; without that header it is the
- * delivery's own. Only show it. Do not route by it, because a header is untrusted.
- */
-BH_API bh_bytes bh_history_exchange(const bh_history *self);
-BH_API bh_bytes bh_history_routing_key(const bh_history *self);
 /*
  * Reads a record of x-death into *out. The most recent record has index 0.
  *
- * Errors: BH_ERR_ARGUMENT if index is not below death_count of bh_past; *out is then empty.
+ * BH_DEATH_FIRST and BH_DEATH_LAST read x-first-death-* and x-last-death-*: queue, reason and exchange, "" for a missing
+ * header. RabbitMQ writes x-last-death-* since 3.13.
+ *
+ * Errors: BH_ERR_ARGUMENT if index is neither of these, and not below death_count of bh_past; *out is then empty.
  */
 BH_API bh_status bh_history_death(const bh_history *self, size_t index, bh_death *out);
-/*
- * Reads the queue, reason and exchange of x-first-death-* or x-last-death-* into *out. A missing header gives "".
- * RabbitMQ writes x-last-death-* since 3.13.
- *
- * Errors: BH_ERR_ARGUMENT.
- */
-BH_API bh_status bh_history_first_death(const bh_history *self, bh_death *out);
-BH_API bh_status bh_history_last_death(const bh_history *self, bh_death *out);
 
 /* Returns a sentence about a header that was ignored. It begins with the header's name. "" after the last problem. */
 BH_API bh_bytes bh_history_problem(const bh_history *self, size_t index);

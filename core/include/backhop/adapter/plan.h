@@ -2,7 +2,8 @@
  * Plan: the decision for one delivery, as data. It has the action, and for a copy its destination, headers and properties.
  *
  *     bh_plan_guard(plan, delivery, history, policy, topology, now_ms, random);
- *     if (bh_plan_action(plan) == BH_ACTION_NONE) ...   call the handler. If it fails:
+ *     bh_plan_read(plan, &planned);
+ *     if (planned.action == BH_ACTION_NONE) ...   call the handler. If it fails:
  *     bh_plan_make(plan, delivery, history, policy, topology, BH_OUTCOME_FAILED, bh_str("507 queue is full"), 0,
  *                  now_ms, random);
  *
@@ -46,7 +47,7 @@ typedef enum bh_action {
  * and the numbers 0.
  */
 typedef struct bh_copy {
-    bh_bytes id; /* of the header backhop-id: bh_history_event_id, else a random id */
+    bh_bytes id; /* of the header backhop-id: event_id of bh_past, else a random id */
     bh_bytes exchange;
     bh_bytes routing_key;
     bh_bytes expiration; /* the property, in decimal digits; "" for none */
@@ -68,6 +69,24 @@ typedef struct bh_header {
     int64_t integer;
     bh_bytes source;
 } bh_header;
+
+/* The decision of a plan. The text is valid until the plan is made again. */
+typedef struct bh_planned {
+    bh_action action;
+    int64_t attempts;  /* failed attempts, this attempt included if it failed; at most BH_HISTORY_MOST_ATTEMPTS */
+    int64_t deferrals; /* waits that were no attempts, this one included; at most BH_HISTORY_MOST_ATTEMPTS */
+    int64_t delay_ms;  /* how long the message waits; 0 if it does not wait */
+    /* 0 if the delay is shorter than retry_after_ms: with reject and native, or beyond max_retry_after_ms; else 1 */
+    int retry_after_met;
+    /*
+     * Why the message is parked: "exhausted", "permanent", "too-old", "oversized" or "poison". "" for other actions.
+     *
+     * "oversized": the headers exceed the delivery's limits, or leave no room in the frame for a retry's headers.
+     * "poison": bh_plan_guard parked it.
+     */
+    bh_bytes reason;
+    size_t header_count; /* headers that the plan adds, for bh_plan_header */
+} bh_planned;
 
 typedef struct bh_plan bh_plan;
 
@@ -101,7 +120,7 @@ BH_API bh_status bh_plan_set_traceparent(bh_plan *self, bh_bytes traceparent);
  * Returns the outcome that counts. BH_OUTCOME_THROTTLED is BH_OUTCOME_FAILED if the message was deferred max_deferrals
  * times, and with the strategies reject and native, which cannot defer a message. Other outcomes stay as they are.
  *
- * A strategy that cannot defer a message cannot serve BH_OUTCOME_DEFERRED either: see bh_topology_defers.
+ * A strategy that cannot defer a message cannot serve BH_OUTCOME_DEFERRED either: see defers of bh_topology_view.
  *
  * bh_plan_make decides by the same rule. Call this first, for the event of the handler's end (bh_event_of).
  */
@@ -163,23 +182,8 @@ BH_API bh_status bh_plan_guard(bh_plan *self, const bh_delivery *delivery, const
 BH_API bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_history *history,
                                 const bh_topology *topology, bh_bytes random);
 
-/* Returns the action. */
-BH_API bh_action bh_plan_action(const bh_plan *self);
-/* Returns the number of failed attempts, this attempt included if it failed; at most BH_HISTORY_MOST_ATTEMPTS. */
-BH_API int64_t bh_plan_attempts(const bh_plan *self);
-/* Returns how often the message was deferred, this time included; at most BH_HISTORY_MOST_ATTEMPTS. */
-BH_API int64_t bh_plan_deferrals(const bh_plan *self);
-/* Returns how long the message waits, in ms; 0 if it does not wait. */
-BH_API int64_t bh_plan_delay_ms(const bh_plan *self);
-/* Returns 0 if the delay is shorter than retry_after_ms: with reject and native, or beyond max_retry_after_ms. */
-BH_API int bh_plan_retry_after_met(const bh_plan *self);
-/*
- * Returns why the message is parked: "exhausted", "permanent", "too-old", "oversized" or "poison". "" for other actions.
- *
- * "oversized": the headers exceed the delivery's limits, or leave no room in the frame for a retry's headers. "poison":
- * bh_plan_guard parked it.
- */
-BH_API bh_bytes bh_plan_reason(const bh_plan *self);
+/* Reads what the plan decided into *out: see bh_planned. If `self` is NULL, as of a plan without a decision. */
+BH_API void bh_plan_read(const bh_plan *self, bh_planned *out);
 
 /*
  * Reads the destination of the copy into *out.
@@ -191,12 +195,10 @@ BH_API bh_status bh_plan_copy(const bh_plan *self, bh_copy *out);
 BH_API int bh_plan_keeps_property(const bh_plan *self, bh_property property);
 /* Returns 1 if the copy keeps the original's header of this name. */
 BH_API int bh_plan_keeps_header(const bh_plan *self, bh_bytes name);
-/* Returns the number of headers that the plan adds. */
-BH_API size_t bh_plan_header_count(const bh_plan *self);
 /*
  * Reads a header that the plan adds into *out.
  *
- * Errors: BH_ERR_ARGUMENT if index is not below bh_plan_header_count; *out is then empty.
+ * Errors: BH_ERR_ARGUMENT if index is not below header_count of bh_planned; *out is then empty.
  */
 BH_API bh_status bh_plan_header(const bh_plan *self, size_t index, bh_header *out);
 
@@ -213,7 +215,7 @@ typedef enum bh_hidden {
  *   delivery  the delivery that was decided on
  *   hidden    bits of bh_hidden: the types that the client hides
  *
- * Returns "" if no copy is published or if headers are missing (bh_delivery_is_truncated). Returns "" if the priority is
+ * Returns "" if no copy is published or if headers are missing (is_truncated of bh_delivery_view). Returns "" if the priority is
  * not 0 to 255, and if there is no memory. Write the copy by the functions above then.
  */
 BH_API bh_bytes bh_plan_copy_properties(bh_plan *self, const bh_delivery *delivery, int hidden);

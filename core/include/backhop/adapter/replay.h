@@ -28,13 +28,15 @@ BH_BEGIN_DECLS
  */
 BH_API int64_t bh_replay_limit(int64_t behind, int is_shared);
 
-/* Returns 1 if a replay goes on with the next message after one message failed with `status`: the message itself was
- * refused, and stays parked. Returns 0 if the replay ends. */
-BH_API int bh_replay_skips_message(bh_status status);
-
-/* Returns 1 if a replay may leave out the unroutable queue after reading it failed with `status`. The queue does not
- * exist, or the user may not read it. Returns 0 if the replay ends. */
-BH_API int bh_replay_skips_queue(bh_status status);
+/*
+ * Returns 1 if a replay goes on after an error, and 0 if the replay ends.
+ *
+ * status    of the error
+ * is_queue  0: one message failed. The replay goes on with the next one if the message itself was refused: it stays parked.
+ *           1: the unroutable queue cannot be read. The replay leaves it out if it does not exist, or if the user may not
+ *           read it
+ */
+BH_API int bh_replay_goes_on(bh_status status, int is_queue);
 
 /*
  * Returns 1 if a consumer now reads the unroutable queue, because retries of its work queue come back again.

@@ -4,6 +4,7 @@
 #include "worker/engine/pacing.h"
 #include "ledger/internal.h"
 #include "worker/wire/content.h"
+#include "topology/internal.h"
 
 #include <backhop/adapter/declaring.h>
 #include <stdio.h>
@@ -74,7 +75,7 @@ void bh__consumer_emit_cancelled(bh__consumer *self, bh__context *context, bh_st
 {
     char text[900];
     snprintf(text, sizeof text, "the consumer of \"%s\" has ended: %s",
-             bh_topology_queue(context->settings->topology).data, reason);
+             bh__topology_queue(context->settings->topology).data, reason);
     self->is_consuming = 0;
     context->setup.is_ready = 0;
     context->setup.is_declared = 0; /* the queue and its bindings may be deleted */

@@ -147,7 +147,7 @@ static bh_event *make_event(const bh__context *self, const bh__event_data *data)
     if (connection && connection->uri)
         snprintf(host, sizeof host, "%s:%d", connection->uri->host, connection->uri->port);
     event->message = data->message ? data->message->entry : 0;
-    set_string(event, BH_FIELD_QUEUE, data->queue.size ? data->queue : bh_topology_queue(self->settings->topology));
+    set_string(event, BH_FIELD_QUEUE, data->queue.size ? data->queue : bh__topology_queue(self->settings->topology));
     set_string(event, BH_FIELD_TEXT, data->text);
     set_string(event, BH_FIELD_ID, data->id);
     set_string(event, BH_FIELD_REASON, data->reason);

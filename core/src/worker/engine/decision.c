@@ -1,6 +1,7 @@
 #include "worker/engine/decision.h"
 
 #include "base/memory.h"
+#include "history/internal.h"
 #include "ledger/internal.h"
 #include "plan/internal.h"
 #include "relay/internal.h"
@@ -26,7 +27,7 @@ bh_status bh__read_message(const bh__settings *settings, const bh_message *messa
 bh_bytes bh__id_of(bh__context *self, const bh_message *message)
 {
     return bh__read_message(self->settings, message, self->work.delivery, self->work.history) == BH_OK
-               ? bh_history_event_id(self->work.history)
+               ? bh__history_event_id(self->work.history)
                : bh_str("");
 }
 
@@ -66,25 +67,27 @@ static bh_status write_properties(bh__context *self, const bh_message *message, 
 static bh__copy *make_copy(const bh__context *self, bh_bytes properties)
 {
     const bh_plan *plan = self->work.plan;
-    bh_copy planned;
-    bh_plan_copy(plan, &planned);
-    bh_bytes exchange = planned.exchange, routing_key = planned.routing_key;
-    bh_bytes reason = bh_plan_reason(plan), id = bh__content_string(properties, "backhop-id");
+    bh_planned planned;
+    bh_copy to;
+    bh_plan_read(plan, &planned);
+    bh_plan_copy(plan, &to);
+    bh_bytes exchange = to.exchange, routing_key = to.routing_key;
+    bh_bytes reason = planned.reason, id = bh__content_string(properties, "backhop-id");
     bh_bytes queue = bh__relay_queue(self->settings->relay);
     if (id.size == 0)
-        id = bh_history_event_id(self->work.history);
-    int has_error = bh__is_observed(self, bh_event_of_copy(bh_plan_action(plan)));
+        id = bh__history_event_id(self->work.history);
+    int has_error = bh__is_observed(self, bh_event_of_copy(planned.action));
     bh_bytes error = has_error ? bh__plan_error(plan) : bh_str("");
     bh__copy *copy = malloc(sizeof *copy + exchange.size + routing_key.size + properties.size + reason.size + id.size +
                             queue.size + error.size + KEPT);
     if (!copy)
         return NULL;
     char *at = copy->data;
-    *copy = (bh__copy){.action = bh_plan_action(plan),
-                       .mandatory = planned.mandatory,
-                       .attempts = bh_plan_attempts(plan),
-                       .deferrals = bh_plan_deferrals(plan),
-                       .delay_ms = bh_plan_delay_ms(plan)};
+    *copy = (bh__copy){.action = planned.action,
+                       .mandatory = to.mandatory,
+                       .attempts = planned.attempts,
+                       .deferrals = planned.deferrals,
+                       .delay_ms = planned.delay_ms};
     copy->exchange = bh__keep(&at, exchange);
     copy->routing_key = bh__keep(&at, routing_key);
     copy->properties = bh__keep(&at, properties);
@@ -154,7 +157,7 @@ static bh__presence find_presence(bh__context *self, const bh__dead_letter *lett
 
 static bh_status record_dead_letter(bh__context *self, bh_message *message)
 {
-    if (bh_plan_action(self->work.plan) != BH_ACTION_DROP)
+    if (bh__plan_action(self->work.plan) != BH_ACTION_DROP)
         return record_plan(self, message);
     bh__emit(self, (bh__event_data){.kind = BH_EVENT_DROPPED,
                                     .queue = bh__relay_queue(self->settings->relay),
@@ -303,7 +306,7 @@ int bh__guard(bh__context *self, bh_message *message)
     if (status == BH_OK)
         status = bh_plan_guard(self->work.plan, self->work.delivery, self->work.history, self->settings->policy,
                                self->settings->topology, bh__epoch_ms(), random);
-    if (status == BH_OK && bh_plan_action(self->work.plan) == BH_ACTION_NONE)
+    if (status == BH_OK && bh__plan_action(self->work.plan) == BH_ACTION_NONE)
         return 0;
     if (status == BH_OK)
         status = record_plan(self, message);

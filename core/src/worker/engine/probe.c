@@ -34,7 +34,7 @@ static void ask(bh__probe *self, bh__context *context, int64_t now_ms)
     bh__link *link = &context->consume.link;
     bh_bytes exchange = bh__topology_return_exchange(topology); /* the default exchange has no bindings */
     amqp_channel_open_t open = {.out_of_band = amqp_empty_bytes};
-    amqp_queue_unbind_t unbind = {.queue = bh__to_amqp(bh_topology_queue(topology)),
+    amqp_queue_unbind_t unbind = {.queue = bh__to_amqp(bh__topology_queue(topology)),
                                   .exchange = bh__to_amqp(exchange.size ? exchange : bh_str("amq.direct")),
                                   .routing_key = amqp_cstring_bytes("backhop-probe")};
     if (!self->is_open)

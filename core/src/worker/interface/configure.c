@@ -2,8 +2,10 @@
 
 #include "breaker/internal.h"
 #include "events/metrics.h"
+#include "history/internal.h"
 #include "policy/internal.h"
 
+#include <backhop/adapter/event.h>
 #include <stdlib.h>
 
 bh_status bh_worker_add_uri(bh_worker *self, bh_bytes uri)
@@ -33,128 +35,174 @@ bh_status bh_worker_set_credentials(bh_worker *self, bh_bytes user, bh_bytes pas
     return bh__mailbox_set_credentials(&self->mailbox, user, password) ? BH_OK : BH_ERR_NO_MEMORY;
 }
 
-/* Copies a path; empty: *out is NULL. */
-static bh_status copy_path(bh_worker *self, char **out, bh_bytes path)
+void bh_worker_defaults(bh_worker_settings *out)
 {
-    *out = NULL;
-    if (!path.data || memchr(path.data, '\0', path.size))
-        return bh__worker_refuse(self, BH_ERR_ARGUMENT, "the path of a PEM file is missing, or has a zero byte");
+    if (!out)
+        return;
+    *out = (bh_worker_settings){
+        .mode = BH_MODE_CREATE,
+        .prefetch = 100,
+        .connect_timeout_ms = 10000,
+        .confirm_timeout_ms = 30000,
+        .ca_file = bh_str(""),
+        .cert = bh_str(""),
+        .key = bh_str(""),
+        .fail_fast = -1,
+    };
+    for (int kind = 0; kind < BH_EVENT_LAST; kind++)
+        out->emits[kind] = !bh_event_is_of_each(kind);
+}
+
+static bh_status check_number(bh_worker *self, const char *name, int64_t value, int64_t lowest, int64_t highest)
+{
+    if (value >= lowest && value <= highest)
+        return BH_OK;
+    return bh__report_set(&self->report, BH_ERR_ARGUMENT, "%s is %lld: give a whole number from %lld to %lld", name,
+                          (long long)value, (long long)lowest, (long long)highest);
+}
+
+static bh_status check_path(bh_worker *self, const char *name, bh_bytes path)
+{
+    if (path.data && (path.size == 0 || !memchr(path.data, '\0', path.size)))
+        return BH_OK;
+    return bh__report_set(&self->report, BH_ERR_ARGUMENT,
+                          "%s is missing, or has a zero byte: give the path of a PEM file, or \"\"", name);
+}
+
+static bh_status check_files(bh_worker *self, const bh_worker_settings *given)
+{
+    bh_status status = check_path(self, "ca_file", given->ca_file);
+    if (status == BH_OK)
+        status = check_path(self, "cert", given->cert);
+    if (status == BH_OK)
+        status = check_path(self, "key", given->key);
+    if (status == BH_OK && given->cert.size == 0 && given->key.size > 0)
+        status = bh__worker_refuse(self, BH_ERR_ARGUMENT,
+                                   "a private key without a client certificate: give the certificate too");
+    return status;
+}
+
+static bh_status check_breaker(bh_worker *self, const bh_breaker *breaker)
+{
+    if (breaker && self->settings.relay)
+        return bh__worker_refuse(self, BH_ERR_STATE, "a relay calls no handler, so it has no breaker");
+    if (bh__breaker_is_by_key(breaker))
+        return bh__worker_refuse(self, BH_ERR_ARGUMENT,
+                                 "the breaker is by key: call bh_breaker_permit for each message that you take");
+    return BH_OK;
+}
+
+static bh_status check(bh_worker *self, const bh_worker_settings *given)
+{
+    enum { LONGEST_HANDLER_MS = 86400000 };
+    const struct {
+        const char *name;
+        int64_t value, lowest, highest;
+    } numbers[] = {
+        {"mode", (int64_t)given->mode, BH_MODE_CREATE, BH_MODE_NONE},
+        {"prefetch", given->prefetch, 0, UINT16_MAX},
+        {"connect_timeout_ms", given->connect_timeout_ms, 1, BH__LONGEST_TIMEOUT_MS},
+        {"confirm_timeout_ms", given->confirm_timeout_ms, 1, BH__LONGEST_TIMEOUT_MS},
+        {"handler_timeout_ms", given->handler_timeout_ms, 0, LONGEST_HANDLER_MS},
+        {"fail_fast", given->fail_fast, -1, 1},
+    };
+    bh_status status = BH_OK;
+    for (size_t i = 0; status == BH_OK && i < sizeof numbers / sizeof numbers[0]; i++)
+        status = check_number(self, numbers[i].name, numbers[i].value, numbers[i].lowest, numbers[i].highest);
+    for (int kind = 0; status == BH_OK && kind < BH_EVENT_LAST; kind++)
+        status = check_number(self, "a value of emits", given->emits[kind], 0, 1);
+    if (status == BH_OK)
+        status = check_files(self, given);
+    return status == BH_OK ? check_breaker(self, given->breaker) : status;
+}
+
+/* What a worker owns of its settings. */
+typedef struct copies {
+    bh_policy *back_off;
+    bh_history *history;
+    char *ca_file, *cert, *key;
+} copies;
+
+static void free_copies(copies *self)
+{
+    bh_policy_free(self->back_off);
+    bh_history_free(self->history);
+    free(self->ca_file);
+    free(self->cert);
+    free(self->key);
+}
+
+/* Copies a path; empty: *out is NULL. */
+static bh_status copy_path(char **out, bh_bytes path)
+{
     if (path.size == 0)
         return BH_OK;
     *out = malloc(path.size + 1);
     if (!*out)
-        return bh__worker_refuse(self, BH_ERR_NO_MEMORY, "no memory for a path");
+        return BH_ERR_NO_MEMORY;
     memcpy(*out, path.data, path.size);
     (*out)[path.size] = '\0';
     return BH_OK;
 }
 
-bh_status bh_worker_set_ca_file(bh_worker *self, bh_bytes path)
+static bh_status copy(copies *out, const bh_worker_settings *given)
 {
-    char *copy = NULL;
-    bh_status status = bh__worker_may_set(self);
+    bh_status status =
+        given->back_off ? bh__policy_copy(&out->back_off, given->back_off) : bh_back_off_new(&out->back_off);
     if (status == BH_OK)
-        status = copy_path(self, &copy, path);
-    if (status != BH_OK)
-        return status;
-    free(self->settings.ca_file);
-    self->settings.ca_file = copy;
-    return BH_OK;
-}
-
-bh_status bh_worker_set_client_certificate(bh_worker *self, bh_bytes cert, bh_bytes key)
-{
-    char *paths[2] = {NULL, NULL};
-    bh_status status = bh__worker_may_set(self);
-    if (status == BH_OK && cert.size == 0 && key.size > 0)
-        status = bh__worker_refuse(self, BH_ERR_ARGUMENT,
-                                   "a private key without a client certificate: give the certificate too");
+        status = bh_history_new(&out->history);
+    if (status == BH_OK && given->history)
+        status = bh__history_copy_settings(out->history, given->history);
     if (status == BH_OK)
-        status = copy_path(self, &paths[0], cert);
+        status = copy_path(&out->ca_file, given->ca_file);
     if (status == BH_OK)
-        status = copy_path(self, &paths[1], key);
-    if (status != BH_OK) {
-        free(paths[0]);
-        return status;
-    }
-    free(self->settings.cert);
-    free(self->settings.key);
-    self->settings.cert = paths[0];
-    self->settings.key = paths[1];
-    return BH_OK;
-}
-
-/* Sets *setting if it may change and the value is in the range. */
-static bh_status set_number(bh_worker *self, int64_t *setting, int64_t value, int64_t lowest, int64_t highest)
-{
-    bh_status status = bh__worker_may_set(self);
-    if (status != BH_OK)
-        return status;
-    if (value < lowest || value > highest)
-        return bh__report_set(&self->report, BH_ERR_ARGUMENT, "%lld is not from %lld to %lld", (long long)value,
-                              (long long)lowest, (long long)highest);
-    *setting = value;
-    return BH_OK;
-}
-
-bh_status bh_worker_set_mode(bh_worker *self, bh_mode mode)
-{
-    return self ? set_number(self, &self->settings.mode, (int64_t)mode, BH_MODE_CREATE, BH_MODE_NONE) : BH_ERR_ARGUMENT;
-}
-
-bh_status bh_worker_set_prefetch(bh_worker *self, int count)
-{
-    return self ? set_number(self, &self->settings.prefetch, count, 0, UINT16_MAX) : BH_ERR_ARGUMENT;
-}
-
-bh_status bh_worker_set_timeouts_ms(bh_worker *self, int64_t connect_ms, int64_t confirm_ms)
-{
-    if (!self)
-        return BH_ERR_ARGUMENT;
-    int64_t connect = self->settings.connect_timeout_ms;
-    bh_status status = set_number(self, &connect, connect_ms, 1, BH__LONGEST_TIMEOUT_MS);
+        status = copy_path(&out->cert, given->cert);
     if (status == BH_OK)
-        status = set_number(self, &self->settings.confirm_timeout_ms, confirm_ms, 1, BH__LONGEST_TIMEOUT_MS);
-    if (status == BH_OK)
-        self->settings.connect_timeout_ms = connect;
+        status = copy_path(&out->key, given->key);
     return status;
 }
 
-bh_status bh_worker_set_handler_timeout_ms(bh_worker *self, int64_t limit_ms)
+/* Cannot fail. Leaves the settings before in *new. */
+static void keep(bh__settings *self, const bh_worker_settings *given, copies *new)
 {
-    enum { LONGEST_MS = 86400000 };
-    return self ? set_number(self, &self->settings.handler_timeout_ms, limit_ms, 0, LONGEST_MS) : BH_ERR_ARGUMENT;
+    const copies before = {self->back_off, self->reading, self->ca_file, self->cert, self->key};
+    self->back_off = new->back_off;
+    self->reading = new->history;
+    self->ca_file = new->ca_file;
+    self->cert = new->cert;
+    self->key = new->key;
+    *new = before;
+    bh__breaker_keep(given->breaker);
+    bh_breaker_free(self->breaker);
+    self->breaker = given->breaker;
+    self->mode = given->mode;
+    self->prefetch = given->prefetch;
+    self->connect_timeout_ms = given->connect_timeout_ms;
+    self->confirm_timeout_ms = given->confirm_timeout_ms;
+    self->handler_timeout_ms = given->handler_timeout_ms;
+    self->emitted = 0;
+    for (int kind = 0; kind < BH_EVENT_LAST; kind++)
+        self->emitted |= (uint32_t)given->emits[kind] << kind;
 }
 
-bh_status bh_worker_set_breaker(bh_worker *self, bh_breaker *breaker)
+bh_status bh_worker_set(bh_worker *self, const bh_worker_settings *settings)
 {
+    copies new = {0};
     bh_status status = bh__worker_may_set(self);
-    if (status == BH_OK && self->settings.relay)
-        status = bh__worker_refuse(self, BH_ERR_STATE, "a relay calls no handler, so it has no breaker");
-    if (status == BH_OK && bh__breaker_is_by_key(breaker))
-        status = bh__worker_refuse(self, BH_ERR_ARGUMENT,
-                                   "the breaker is by key: call bh_breaker_permit for each message that you take");
+    if (status == BH_OK && !settings)
+        status = bh__worker_refuse(self, BH_ERR_ARGUMENT, "the settings are missing");
+    if (status == BH_OK)
+        status = check(self, settings);
     if (status != BH_OK)
         return status;
-    bh__breaker_keep(breaker);
-    bh_breaker_free(self->settings.breaker);
-    self->settings.breaker = breaker;
-    return BH_OK;
-}
-
-bh_status bh_worker_set_fail_fast(bh_worker *self, int on)
-{
-    return self ? set_number(self, &self->fail_fast, on, 0, 1) : BH_ERR_ARGUMENT;
-}
-
-bh_status bh_worker_set_event(bh_worker *self, bh_event_kind kind, int on)
-{
-    int64_t bit = on;
-    if (!self || (int)kind < 0 || kind >= BH_EVENT_LAST)
-        return BH_ERR_ARGUMENT;
-    bh_status status = set_number(self, &bit, on, 0, 1);
-    if (status == BH_OK)
-        self->settings.emitted = (self->settings.emitted & ~(1U << kind)) | (uint32_t)bit << kind;
+    status = copy(&new, settings);
+    if (status == BH_ERR_NO_MEMORY)
+        bh__worker_refuse(self, status, "no memory for the settings");
+    if (status == BH_OK) {
+        keep(&self->settings, settings, &new);
+        self->fail_fast = settings->fail_fast;
+    }
+    free_copies(&new);
     return status;
 }
 
@@ -179,48 +227,4 @@ bh_status bh_worker_set_metrics(bh_worker *self, const bh_metrics *metrics)
                      : bh__worker_refuse(self, BH_ERR_ARGUMENT,
                                          "the metrics have different error types, and a worker counts once for all of "
                                          "them: give each the same error types");
-}
-
-bh_status bh_worker_set_back_off(bh_worker *self, const bh_policy *policy)
-{
-    bh_policy *copy;
-    bh_status status = bh__worker_may_set(self);
-    if (status == BH_OK && !policy)
-        status = bh__worker_refuse(self, BH_ERR_ARGUMENT, "the policy is missing");
-    if (status == BH_OK)
-        status = bh__policy_copy(&copy, policy);
-    if (status != BH_OK)
-        return status;
-    bh_policy_free(self->settings.back_off);
-    self->settings.back_off = copy;
-    return BH_OK;
-}
-
-/* Keeps the reason why the history refused a name. Returns the status. */
-static bh_status note_refused_name(bh_worker *self, bh_status status, const char *argument)
-{
-    switch (status) {
-    case BH_ERR_ARGUMENT:
-        return self ? bh__worker_refuse(self, status, argument) : status;
-    case BH_ERR_NO_MEMORY:
-        return bh__worker_refuse(self, status, "no memory for a name");
-    default:
-        return status;
-    }
-}
-
-bh_status bh_worker_set_legacy_counter(bh_worker *self, bh_bytes header)
-{
-    bh_status status = bh__worker_may_set(self);
-    if (status == BH_OK)
-        status = bh_history_set_legacy_counter(self->settings.reading, header);
-    return note_refused_name(self, status, "the header's name is missing");
-}
-
-bh_status bh_worker_add_wait_queue(bh_worker *self, bh_bytes queue)
-{
-    bh_status status = bh__worker_may_set(self);
-    if (status == BH_OK)
-        status = bh_history_add_wait_queue(self->settings.reading, queue);
-    return note_refused_name(self, status, "the name of the wait queue is empty: give the name of a queue");
 }

@@ -5,11 +5,14 @@
 #include "relay/relay.h"
 #include <backhop/worker.h>
 
+#define BH__RELAY_PREFETCH 1000
+
 /*
  * Makes a worker in *out that runs the relay, which is copied; free it with bh_worker_free.
  *
  * The worker consumes <ns>.rejected and decides on each dead letter itself: bh_worker_take and
- * bh_worker_settle are not used. The handler of bh_worker_run may be NULL. Its prefetch is 1000.
+ * bh_worker_settle are not used. The handler of bh_worker_run may be NULL. Its prefetch is
+ * BH__RELAY_PREFETCH until bh_worker_set.
  * bh_worker_replay returns BH_ERR_STATE.
  *
  * It declares the queues that all work queues share. Per work queue it declares the parked queue

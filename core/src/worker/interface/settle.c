@@ -34,7 +34,7 @@ bh_status bh__worker_check_settlement(const bh_worker *self, const bh_settlement
     if (!is_outcome(settlement->outcome) || !is_text(settlement->error) || !is_text(settlement->error_class) ||
         !is_text(traceparent) || (traceparent.size && !bh__is_traceparent(traceparent)))
         return BH_ERR_ARGUMENT;
-    if (settlement->outcome == BH_OUTCOME_DEFERRED && !bh_topology_defers(self->settings.topology))
+    if (settlement->outcome == BH_OUTCOME_DEFERRED && !bh__topology_defers(self->settings.topology))
         return BH_ERR_STRATEGY;
     return settlement->policy && !bh__topology_serves(self->settings.topology, settlement->policy)
                ? BH_ERR_FOREIGN_POLICY

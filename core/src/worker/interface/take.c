@@ -85,7 +85,7 @@ int64_t bh_worker_attempt(bh_worker *self, const bh_message *message)
     bh__mailbox *mailbox = &self->mailbox;
     pthread_mutex_lock(&mailbox->reading);
     bh_status status = bh__read_message(&self->settings, message, mailbox->delivery, mailbox->history);
-    int64_t attempt = status == BH_OK ? bh_history_attempts(mailbox->history) + 1 : 0;
+    int64_t attempt = status == BH_OK ? bh__history_attempts(mailbox->history) + 1 : 0;
     pthread_mutex_unlock(&mailbox->reading);
     return attempt;
 }

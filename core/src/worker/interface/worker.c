@@ -5,22 +5,12 @@
 #include "relay/internal.h"
 #include "topology/internal.h"
 
-#include <backhop/adapter/event.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-enum { PREFETCH = 100, RELAY_PREFETCH = 1000, CONNECT_TIMEOUT_MS = 10000, CONFIRM_TIMEOUT_MS = 30000 };
 
 static bh_status init(bh_worker *self, const bh_policy *policy, const bh_topology *topology)
 {
     bh__settings *settings = &self->settings;
-    settings->mode = BH_MODE_CREATE;
-    settings->prefetch = PREFETCH;
-    settings->connect_timeout_ms = CONNECT_TIMEOUT_MS;
-    settings->confirm_timeout_ms = CONFIRM_TIMEOUT_MS;
-    for (int kind = 0; kind < BH_EVENT_LAST; kind++)
-        settings->emitted |= bh_event_is_of_each(kind) ? 0 : 1U << kind;
-    self->fail_fast = -1;
     bh_status status = bh__mailbox_init(&self->mailbox) ? BH_OK : BH_ERR_NO_MEMORY;
     bh_status made = bh__runner_init(&self->runner, self, settings, &self->mailbox);
     if (status == BH_OK)
@@ -29,11 +19,9 @@ static bh_status init(bh_worker *self, const bh_policy *policy, const bh_topolog
         status = bh__policy_copy(&settings->policy, policy);
     if (status == BH_OK)
         status = bh__topology_copy(&settings->topology, topology);
-    if (status == BH_OK)
-        status = bh_back_off_new(&settings->back_off);
-    if (status == BH_OK)
-        status = bh_history_new(&settings->reading);
-    return status;
+    bh_worker_settings defaults;
+    bh_worker_defaults(&defaults);
+    return status == BH_OK ? bh_worker_set(self, &defaults) : status;
 }
 
 bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, const bh_topology *topology)
@@ -71,7 +59,7 @@ bh_status bh__worker_new_relay(bh_worker **out, const bh__relay *relay)
     bh_status status = bh_worker_new(out, relay->served[0].policy, relay->topology);
     if (status != BH_OK)
         return status;
-    (*out)->settings.prefetch = RELAY_PREFETCH;
+    (*out)->settings.prefetch = BH__RELAY_PREFETCH;
     status = bh__relay_copy(&(*out)->settings.relay, relay);
     if (status == BH_OK)
         return BH_OK;
@@ -146,7 +134,7 @@ bh_status bh_worker_read_metrics(bh_worker *self, bh_metrics *out)
         return status;
     bh_health health;
     bh_worker_state(self, &health);
-    return bh_metrics_add_consumer(out, bh_topology_queue(self->settings.topology), health.state == BH_HEALTH_READY);
+    return bh_metrics_add_consumer(out, bh__topology_queue(self->settings.topology), health.state == BH_HEALTH_READY);
 }
 
 void bh_worker_state(bh_worker *self, bh_health *out)

@@ -147,7 +147,7 @@ static bh_status log_in(bh__runner *self, const bh__connection *connection, bh__
     if (status == BH_OK) {
         char name[LONGEST_NAME];
         snprintf(name, sizeof name, "backhop %s %s", connection->role,
-                 bh_topology_queue(self->context->settings->topology).data);
+                 bh__topology_queue(self->context->settings->topology).data);
         status = introduce(self, link, uri, name);
     }
     if (status == BH_OK)

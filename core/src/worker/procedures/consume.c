@@ -1,6 +1,7 @@
 #include "worker/procedures/runner.h"
 
 #include "ledger/internal.h"
+#include "topology/internal.h"
 
 #include <stdio.h>
 
@@ -77,7 +78,7 @@ static bh_status begin_consuming(bh__runner *self, bh__answer *answer)
     snprintf(consumer->tag, sizeof consumer->tag, "backhop-%u", ++consumer->tag_count);
     amqp_table_entry_t argument = {.key = amqp_cstring_bytes(BH_CONSUME_ARGUMENT),
                                    .value = {.kind = AMQP_FIELD_KIND_I32, .value.i32 = 0}};
-    amqp_basic_consume_t consume = {.queue = bh__to_amqp(bh_topology_queue(context->settings->topology)),
+    amqp_basic_consume_t consume = {.queue = bh__to_amqp(bh__topology_queue(context->settings->topology)),
                                     .consumer_tag = amqp_cstring_bytes(consumer->tag),
                                     .arguments = {1, &argument}};
     consumer->abandoned_before = context->abandoned_count;
@@ -90,7 +91,7 @@ static bh_status begin_consuming(bh__runner *self, bh__answer *answer)
 /* Returns BH_ERR_CLASH and its reason if the work queue is a stream, else BH_ERR_CHANNEL. */
 static bh_status explain_refusal(bh__runner *self, const bh__answer *answer)
 {
-    bh_declaring_refuse_consumer(self->declaring, answer->code, bh_str(answer->text));
+    bh_declaring_explain(self->declaring, BH_REFUSAL_CONSUMER, answer->code, bh_str(answer->text), bh_str(""));
     if (bh_declaring_status(self->declaring) != BH_ERR_CLASH)
         return self->problem.status = BH_ERR_CHANNEL;
     return bh__report_set(&self->problem, BH_ERR_CLASH, "%s", bh_declaring_error(self->declaring).data);

@@ -116,7 +116,7 @@ static bh_status find_queue(bh__runner *self, bh_bytes queue, int *is_down)
 
 bh_status bh__find_queue(bh__runner *self)
 {
-    return find_queue(self, bh_topology_queue(self->context->settings->topology), NULL);
+    return find_queue(self, bh__topology_queue(self->context->settings->topology), NULL);
 }
 
 /* -------------------------------------------------------------------------------------- the work queues of a relay */
@@ -152,7 +152,7 @@ static bh_status check_work_queue(bh__runner *self, bh_bytes queue)
     if (status == BH_ERR_MISSING)
         return bh__report_set(&self->problem, status,
                               "the work queue \"%.*s\" is missing: its dead letters go to \"%s\" until it exists",
-                              (int)queue.size, queue.data, bh_topology_unroutable_queue(settings->topology).data);
+                              (int)queue.size, queue.data, bh__topology_unroutable_queue(settings->topology).data);
     if (status == BH_OK)
         status = bh__relay_topology_of(&part, settings->relay, queue);
     if (status == BH_OK)

@@ -2,6 +2,7 @@
 
 #include "ledger/internal.h"
 #include "worker/engine/decision.h"
+#include "topology/internal.h"
 
 #include <backhop/adapter/replay.h>
 
@@ -124,7 +125,7 @@ static bh_status go_on(bh__runner *self, const source *from, replay *done)
     }
     bh_status status = replay_one(self);
     done->count += status == BH_OK;
-    if (!bh_replay_skips_message(status))
+    if (!bh_replay_goes_on(status, 0))
         return status;
     if (done->refusal.status == BH_OK)
         bh__report_set(&done->refusal, status, "%s", bh__report_text(&self->problem).data);
@@ -154,16 +155,16 @@ static bh_status replay_all(bh__runner *self, const source *from, replay *done)
  * user may not read it, only parked messages are replayed. */
 static bh_status replay_unroutable(bh__runner *self, replay *done)
 {
-    source from = {bh_topology_unroutable_queue(self->context->settings->topology), 1};
+    source from = {bh__topology_unroutable_queue(self->context->settings->topology), 1};
     bh_status status = from.queue.size ? replay_all(self, &from, done) : BH_OK;
-    return bh_replay_skips_queue(status) ? BH_OK : status;
+    return bh_replay_goes_on(status, 1) ? BH_OK : status;
 }
 
 int64_t bh__replay_own_unroutable(bh__runner *self)
 {
     bh__context *context = self->context;
     replay done = {.most = BH_REPLAY_MOST_SHARED};
-    if (bh_topology_unroutable_queue(context->settings->topology).size == 0)
+    if (bh__topology_unroutable_queue(context->settings->topology).size == 0)
         return 0;
     bh_status status = open_get_channel(self);
     if (status == BH_OK)
@@ -182,7 +183,7 @@ void bh__replay(bh__runner *self, int64_t most)
 {
     bh__context *context = self->context;
     replay done = {.most = most};
-    source parked = {bh_topology_parked_queue(context->settings->topology), 0};
+    source parked = {bh__topology_parked_queue(context->settings->topology), 0};
     bh_status status = open_get_channel(self);
     if (status == BH_OK)
         status = replay_all(self, &parked, &done);

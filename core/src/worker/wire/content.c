@@ -267,9 +267,7 @@ bh_status bh__content_read(bh_delivery *out, bh_bytes exchange, bh_bytes routing
     bh_delivery_clear(out);
     bh_status status = parse_properties(&wire, properties) ? BH_OK : BH_ERR_CONTENT;
     if (status == BH_OK)
-        status = bh_delivery_set_exchange(out, exchange);
-    if (status == BH_OK)
-        status = bh_delivery_set_routing_key(out, routing_key);
+        status = bh_delivery_set_address(out, exchange, routing_key);
     for (int property = 0; status == BH_OK && property < BH_PROPERTY_LAST; property++)
         if (wire.values[property].data)
             status = push_property(out, (bh_property)property, wire.values[property]);

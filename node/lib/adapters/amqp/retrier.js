@@ -108,9 +108,9 @@ class Retrier extends BaseRetrier {
    */
   #refuseForeign ({ queue, consumerTag }) {
     if (this.#own.get(queue) === consumerTag) return
-    const foreign = this._diagnosis('check_queue', queue.name)
+    const foreign = this._diagnosis('queue', { of: queue.name })
     if (foreign) throw foreign
-    if (queue.consumerTagOptions[consumerTag]?.noAck) throw this._diagnosis('refuse_no_ack', '{ ack: true }')
+    if (queue.consumerTagOptions[consumerTag]?.noAck) throw this._diagnosis('no-ack', { of: '{ ack: true }' })
     this.#own.set(queue, consumerTag)
   }
 

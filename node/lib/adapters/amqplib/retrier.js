@@ -70,7 +70,7 @@ class Retrier extends BaseRetrier {
    */
   #checkQueue ({ fields: { exchange, routingKey }, properties: { headers } }) {
     if (exchange || routingKey === this.topology.queue || this.#isForeign || headers?.CC) return
-    const foreign = this._diagnosis('check_queue', routingKey)
+    const foreign = this._diagnosis('queue', { of: routingKey })
     this.#isForeign = true
     warn(foreign.message, 'BACKHOP_FOREIGN')
   }
@@ -128,7 +128,8 @@ class Retrier extends BaseRetrier {
    * noAck.
    */
   #warnOfSettling (error) {
-    const advice = error.code && this._diagnosis('refuse_settling', error.code, replyOf(error), 'noAck: false')
+    const advice = error.code && this._diagnosis(
+      'settling', { code: error.code, text: replyOf(error), of: 'noAck: false' })
     if (advice) warn(advice.message, 'BACKHOP_ACKNOWLEDGED')
   }
 

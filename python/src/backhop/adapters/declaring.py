@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 from .. import _backhop as c
+from .._amqp import Text
 from .._core import made
 from .._errors import ChannelClosedError, Error, check, error, in_seconds
 from ..topology import MODES, Declaration, Mode, Topology, declaration
@@ -112,28 +113,26 @@ def _steps(handle: c.Declaring) -> Steps:
         raise error(status, in_seconds(c.Declaring_error(handle)))
 
 
-def diagnosis(topology: Topology, refuse: Callable[..., None], *arguments: object) -> Error | None:
-    """Returns the error that explains a refusal of the broker after all was declared; None if
-    nothing explains it.
+def diagnosis(
+    topology: Topology, refusal: int, code: int = 0, text: Text = "", of: Text = ""
+) -> Error | None:
+    """Returns the error that explains a refusal after declaring; None if nothing explains it.
 
-    :param refuse: a function of the binding, for example ``Declaring_refuse_consumer``, called with
-        the arguments
+    ``bh_declaring_explain`` has the same arguments.
     """
     handle = made(c.bh_declaring_new(topology._handle, c.BH_DIALECT_PYTHON))
-    refuse(handle, *arguments)
+    c.Declaring_explain(handle, refusal, code, text, of)
     status = c.Declaring_status(handle)
     return error(status, in_seconds(c.Declaring_error(handle))) if status else None
 
 
 def consumer_refused(topology: Topology, refusal: Refusal) -> Error:
     """Returns why the broker closed the channel of a consumer."""
-    return diagnosis(topology, c.Declaring_refuse_consumer, *refusal) or ChannelClosedError(
-        refusal.text
-    )
+    return diagnosis(topology, c.BH_REFUSAL_CONSUMER, *refusal) or ChannelClosedError(refusal.text)
 
 
 def replay_refused(topology: Topology, queue: str, refusal: Refusal) -> Error:
     """Returns why the broker closed the channel of a replay."""
-    return diagnosis(topology, c.Declaring_refuse_replay, queue, *refusal) or ChannelClosedError(
+    return diagnosis(topology, c.BH_REFUSAL_REPLAY, *refusal, of=queue) or ChannelClosedError(
         refusal.text
     )

@@ -87,7 +87,7 @@ class Gate(ABC, Generic[MessageT]):
         If their queue was deleted, the broker does not deliver them again. With a strategy that
         cannot defer they stay here.
         """
-        if not c.Topology_defers(self._session.topology._handle):
+        if not self._session.topology._view.defers:
             return
         while self._held:
             message = self._held.popleft()

@@ -117,12 +117,12 @@ def replayed_messages(behind: int, is_shared: bool) -> int:
 
 def goes_on(error: Error) -> bool:
     """Returns whether a replay goes on with the next message after one message failed."""
-    return bool(c.bh_replay_skips_message(error.status))
+    return bool(c.bh_replay_goes_on(error.status, 0))
 
 
 def skips_queue(error: Error, is_shared: bool) -> bool:
     """Returns whether a replay leaves out a queue that it cannot read: the optional one."""
-    return is_shared and bool(c.bh_replay_skips_queue(error.status))
+    return is_shared and bool(c.bh_replay_goes_on(error.status, 1))
 
 
 def unreadable(problem: Exception) -> Error:

@@ -249,7 +249,7 @@ class Session:
         """
         if consumer not in self._no_ack:
             self._no_ack.add(consumer)
-            LOGGER.error("%s", diagnosis(self.topology, c.Declaring_refuse_no_ack, with_acks))
+            LOGGER.error("%s", diagnosis(self.topology, c.BH_REFUSAL_NO_ACK, of=with_acks))
 
     def undrained(self, count: int) -> WaitTimeoutError:
         """Returns the error of a drain that met its limit.

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from .. import _backhop as c
 from .._amqp import Text
-from .._checks import HOUR_MS, instance, legacy_header, queues, shortened, span_ms, truth, whole
+from .._checks import HOUR_MS, instance, queues, shortened, span_ms, truth, whole
 from .._core import made, number
 from .._errors import ArgumentError, ArgumentTypeError, NoLibrabbitmqError, error, in_seconds
 from .._times import Seconds
+from ..history import new_history
 from ..policy import Policy
 from ..topology import MODES, Mode, Topology
 
@@ -47,36 +49,36 @@ def new_worker(
     limit_ms: int,
     legacy_counter: Text | None,
     wait_queues: Iterable[Text],
-) -> c.Worker:
-    """Returns a worker of the core. Options and errors as Worker's."""
+) -> tuple[c.Worker, Callable[[int], int]]:
+    """Returns a worker of the core, and a function that sets it again before a run.
+
+    Options and errors as Worker's. The function's argument: 1 if the worker emits an event for each
+    retry.
+    """
     result = c.bh_worker_new(topology.policy._handle, topology._handle)
     handle = made(result, _NO_LIBRABBITMQ, NoLibrabbitmqError)
     for one in _uris(uri):
         check_worker(handle, c.Worker_add_uri(handle, one))
-    if ca_file is not None:
-        check_worker(handle, c.Worker_set_ca_file(handle, _path("ca_file", ca_file)))
-    if cert is not None or key is not None:
-        certificate = "" if cert is None else _path("cert", cert)
-        its_key = "" if key is None else _path("key", key)
-        check_worker(handle, c.Worker_set_client_certificate(handle, certificate, its_key))
-    check_worker(handle, c.Worker_set_mode(handle, number(MODES, mode, "mode")))
-    check_worker(handle, c.Worker_set_fail_fast(handle, int(truth("fail_fast", fail_fast))))
-    check_worker(handle, c.Worker_set_prefetch(handle, whole("prefetch", prefetch, 0, 65535)))
-    check_worker(handle, c.Worker_set_handler_timeout_ms(handle, limit_ms))
-    connect_ms = span_ms("connect_timeout", connect_timeout, 1, HOUR_MS)
-    confirm_ms = span_ms("confirm_timeout", confirm_timeout, 1, HOUR_MS)
-    check_worker(handle, c.Worker_set_timeouts_ms(handle, connect_ms, confirm_ms))
     if back_off is not None:
         instance("back_off", back_off, Policy, "give a backhop.Policy")
-        check_worker(handle, c.Worker_set_back_off(handle, back_off._handle))
-    if breaker is not None:
-        check_worker(handle, c.Worker_set_breaker(handle, breaker))
-    if legacy_counter is not None:
-        header = legacy_header(legacy_counter)
-        check_worker(handle, c.Worker_set_legacy_counter(handle, header))
-    for wait_queue in queues("wait_queues", wait_queues):
-        check_worker(handle, c.Worker_add_wait_queue(handle, wait_queue))
-    return handle
+    configure = partial(
+        c.Worker_set,
+        handle,
+        number(MODES, mode, "mode"),
+        whole("prefetch", prefetch, 0, 65535),
+        span_ms("connect_timeout", connect_timeout, 1, HOUR_MS),
+        span_ms("confirm_timeout", confirm_timeout, 1, HOUR_MS),
+        limit_ms,
+        None if back_off is None else back_off._handle,
+        new_history(legacy_counter, queues("wait_queues", wait_queues)),
+        "" if ca_file is None else _path("ca_file", ca_file),
+        "" if cert is None else _path("cert", cert),
+        "" if key is None else _path("key", key),
+        breaker,
+        int(truth("fail_fast", fail_fast)),
+    )
+    check_worker(handle, configure(0))
+    return handle, configure
 
 
 def _uris(given: Text | Iterable[Text]) -> tuple[Text, ...]:

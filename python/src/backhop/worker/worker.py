@@ -187,7 +187,7 @@ class Worker:
         self._wants_retries = truth("retry_events", retry_events)
         self._events.attach(self)
         self._counters = self._events.count_in_core()
-        handle = self._handle = new_worker(
+        handle, self._configure = new_worker(
             self.topology,
             uri,
             prefetch=prefetch,
@@ -204,6 +204,7 @@ class Worker:
             legacy_counter=legacy_counter,
             wait_queues=wait_queues,
         )
+        self._handle = handle
         for counter in self._counters:
             check_worker(handle, c.Worker_set_metrics(handle, counter.blank()))
         self._settler = Settler(
@@ -403,11 +404,10 @@ class Worker:
         handle = self._handle
         with self._starting:
             emits_retries = self._settler.emits_now
-            for kind in _RETRIES:  # the core refuses this while the worker runs
-                status = c.Worker_set_event(handle, kind, int(emits_retries))
-                if status == StateError.status:
-                    raise StateError("the worker runs already")
-                check_worker(handle, status)
+            status = self._configure(int(emits_retries))
+            if status == StateError.status:
+                raise StateError("the worker runs already")
+            check_worker(handle, status)
             self._settler.begin_run(emits_retries)
             before, self._drained = self._drained, threading.Event()
             self._readiness.begin()

@@ -30,8 +30,8 @@ module Backhop
       private
 
       def advise(close)
-        why = [close.reply_code, Text.utf8(close.reply_text), "manual_ack: true"]
-        advice = Declaring.new(@topology).diagnosis { |native| native.refuse_settling(*why) }
+        advice = Declaring.new(@topology).diagnosis(:settling, close.reply_code, Text.utf8(close.reply_text),
+                                                    of: "manual_ack: true")
         Backhop.log(Logger::WARN) { advice.message } if advice
       end
     end

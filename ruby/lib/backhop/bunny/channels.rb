@@ -223,7 +223,7 @@ module Backhop
 
         # Returns Backhop's error if the broker closed the channel of a new consumer.
         def consumer_refused(topology, exception)
-          Declaring.new(topology).diagnosis { |native| native.refuse_consumer(*refusal(exception)) }
+          Declaring.new(topology).diagnosis(:consumer, *refusal(exception))
         end
 
         # Opens a channel. Raises ConnectionFailedError if that is not possible.

@@ -136,7 +136,7 @@ module Backhop
         return unless consumer
 
         declaring = Declaring.new(topology)
-        foreign = declaring.diagnosis { |native| native.check_queue(consumer.queue_name) }
+        foreign = declaring.diagnosis(:queue, of: consumer.queue_name)
         raise foreign if foreign
 
         Backhop.log(Logger::ERROR) { without_ack(declaring).message } if consumer.no_ack
@@ -147,7 +147,7 @@ module Backhop
 
       # Returns the error of a consumer without acknowledgements.
       def without_ack(declaring)
-        declaring.diagnosis { |native| native.refuse_no_ack("manual_ack: true") }
+        declaring.diagnosis(:no_ack, of: "manual_ack: true")
       end
 
       # Up to Bunny 2 the delivery tag of queue.pop knows if it is from before a recovery. Tags of a

@@ -240,7 +240,7 @@ module Backhop
       end
 
       # Returns true if a message can wait without an attempt.
-      def copying? = @retrier.topology.native.defers == 1
+      def copying? = @retrier.topology.defers?
 
       # Returns true if the consumer of a message is gone. A message of queue.pop has none.
       def gone?(message)

@@ -54,7 +54,7 @@ module Backhop
         queue = @retrier.topology.unroutable_queue
         replay(channel, queue, is_shared: true) if queue
       rescue Error => e
-        raise if Native.bh_replay_skips_queue(e.status).zero?
+        raise if Native.bh_replay_goes_on(e.status, 1).zero?
       end
 
       def replay(channel, queue, is_shared:)
@@ -69,7 +69,7 @@ module Backhop
         await until @in_flight.zero?
       rescue ::Bunny::ChannelLevelException => e
         refusal = Channels.refusal(e)
-        raise(Declaring.new(@retrier.topology).diagnosis { |native| native.refuse_replay(queue, *refusal) })
+        raise(Declaring.new(@retrier.topology).diagnosis(:replay, *refusal, of: queue))
       end
 
       # Takes one message. Returns the number of messages behind it, or nil if the queue is empty.
@@ -109,7 +109,7 @@ module Backhop
 
       def failed(error)
         @error ||= error
-        @is_over = true if Native.bh_replay_skips_message(error.status).zero?
+        @is_over = true if Native.bh_replay_goes_on(error.status, 0).zero?
       end
     end
   end

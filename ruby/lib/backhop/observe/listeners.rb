@@ -137,7 +137,8 @@ module Backhop
       error_class = error ? Outcomes.class_name(error) : ""
       made = plan.native
       count(name) do |metrics|
-        metrics.count_copy(number, @queue, made.attempts, made.delay_ms, made.reason, error_class, took_us || -1)
+        _action, attempts, _deferrals, delay_ms, _is_met, reason = made.read
+        metrics.count_copy(number, @queue, attempts, delay_ms, reason, error_class, took_us || -1)
       end
       return unless is_emitted
 

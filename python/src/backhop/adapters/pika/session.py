@@ -51,7 +51,7 @@ class PikaSession(Session):
         if not isinstance(reason, pika.exceptions.ChannelClosedByBroker):
             return
         refusal = reason.reply_code, reason.reply_text
-        if advice := diagnosis(self.topology, c.Declaring_refuse_settling, *refusal, _WITH_ACKS):
+        if advice := diagnosis(self.topology, c.BH_REFUSAL_SETTLING, *refusal, of=_WITH_ACKS):
             LOGGER.error("%s", advice)
 
     def open_channel(self, opened: Callable[[Any], None]) -> Any:
