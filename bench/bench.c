@@ -98,7 +98,7 @@ bh_breaker *bench_breaker(void)
     return breaker;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- broker */
+/* --------------------------------------------------------------------------------------- broker */
 
 const char *bench_url(void)
 {
@@ -184,7 +184,7 @@ amqp_table_entry_t bench_int(const char *name, int64_t value)
     return entry;
 }
 
-/* --------------------------------------------------------------------------------------------------------- topology */
+/* ------------------------------------------------------------------------------------- topology */
 
 static amqp_table_t arguments_of(const bh_declaration *it)
 {
@@ -247,7 +247,7 @@ void bench_delete(amqp_connection_state_t connection, const bh_topology *topolog
         bench_delete_one(connection, &each);
 }
 
-/* --------------------------------------------------------------------------------------------------------- confirms */
+/* ------------------------------------------------------------------------------------- confirms */
 
 void bench_window_done(bench_window *self, uint64_t number)
 {
@@ -272,7 +272,7 @@ void bench_read_confirm(amqp_connection_state_t connection, bench_window *confir
     amqp_maybe_release_buffers(connection);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- results */
+/* -------------------------------------------------------------------------------------- results */
 
 bench_sample *bench_samples(int count)
 {

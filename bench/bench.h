@@ -1,6 +1,6 @@
 /*
- * Bench: the functions that the benchmarks with a broker share. If the broker refuses something, or a count is wrong,
- * the program ends with a sentence and a failure.
+ * Bench: the functions that the benchmarks with a broker share. If the broker refuses something, or
+ * a count is wrong, the program ends with a sentence and a failure.
  */
 #ifndef BACKHOP_BENCH_H
 #define BACKHOP_BENCH_H
@@ -13,7 +13,8 @@
 #define BENCH_NAMESPACE "backhop.bench"
 #define BENCH_QUEUE "backhop.bench.work"
 #define BENCH_ERROR "507 queue is full"
-/* BENCH_ATTEMPTS: message i has failed i % BENCH_ATTEMPTS times before, so that delays are mixed. */
+/* BENCH_ATTEMPTS: message i has failed i % BENCH_ATTEMPTS times before, so that delays are
+ * mixed. */
 enum { BENCH_BODY = 256, BENCH_PREFETCH = 1000, BENCH_ATTEMPTS = 7, BENCH_CHANNEL = 1 };
 
 /* The task of a contender. */
@@ -52,15 +53,16 @@ void bench_need_reply(amqp_rpc_reply_t reply, const char *what);
 void bench_need_sent(int status, const char *what);
 amqp_table_entry_t bench_string(const char *name, bh_bytes value);
 amqp_table_entry_t bench_int(const char *name, int64_t value);
-/* These two declare all exchanges, queues and bindings of the topology, and delete what can be deleted, messages
- * too. */
+/* These two declare all exchanges, queues and bindings of the topology, and delete what can be
+ * deleted, messages too. */
 void bench_declare(amqp_connection_state_t connection, const bh_topology *topology);
 void bench_delete(amqp_connection_state_t connection, const bh_topology *topology);
 /* The declaration at an index; nothing deletes a binding by itself. */
 void bench_declare_one(amqp_connection_state_t connection, const bh_declaration *it);
 void bench_delete_one(amqp_connection_state_t connection, const bh_declaration *it);
 
-/* Numbers from 1 on, each done at some time: delivery tags that are settled, publishes that are confirmed. */
+/* Numbers from 1 on, each done at some time: delivery tags that are settled, publishes that are
+ * confirmed. */
 enum { BENCH_WINDOW = 2048 }; /* more than are ever open at once */
 typedef struct bench_window {
     uint64_t low; /* this one and all below are done */

@@ -1,7 +1,7 @@
 /*
- * Benchmark: how long a decision takes, and how often it allocates. The message has ten headers and, in one of them,
- * five x-death records; the strategy is the ladder. Each figure is the median of many batches. Times are processor time,
- * so other programs on the machine matter little.
+ * Benchmark: how long a decision takes, and how often it allocates. The message has ten headers
+ * and, in one of them, five x-death records; the strategy is the ladder. Each figure is the median
+ * of many batches. Times are processor time, so other programs on the machine matter little.
  */
 #include <allocations.h>
 #include <backhop/adapter/event.h>

@@ -3,8 +3,8 @@
  *
  *     bench-declare QUEUES known|each   in one namespace, which is known after the first one, or declared for each
  *
- * Writes a JSON object with the declarations and milliseconds of the first work queue, and of each further one. Deletes
- * everything that it declared.
+ * Writes a JSON object with the declarations and milliseconds of the first work queue, and of each
+ * further one. Deletes everything that it declared.
  */
 #include "bench.h"
 

@@ -1,6 +1,7 @@
 /*
- * Benchmark: the cost of the ledger for each message, with few and with many of them in hand, on each of its ways. The
- * figures are medians. If a cost rises with the number of messages in hand, the second column shows it.
+ * Benchmark: the cost of the ledger for each message, with few and with many of them in hand, on
+ * each of its ways. The figures are medians. If a cost rises with the number of messages in hand,
+ * the second column shows it.
  */
 #include "ledger/internal.h"
 

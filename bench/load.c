@@ -1,13 +1,15 @@
 /*
- * bench-load: how late copies come back when there are many of them. It publishes copies where Backhop's plans send them, and consumes what
- * comes back; nothing is handled, so that the wait queues are the limit.
+ * bench-load: how late copies come back when there are many of them. It publishes copies where
+ * Backhop's plans send them, and consumes what comes back; nothing is handled, so that the wait
+ * queues are the limit.
  *
  *     bench-load offered RATE SECONDS STRIPES     so many a second, after 1 to 4 failures of the default policy
  *     bench-load due COUNT STRIPES                onto one rung, as fast as the broker takes them
  *     bench-load neighbour COUNT shared|own       a probe each 20 ms, while a neighbour's work queue gets as many retries on the
  *                                                 probes' rung, in the same namespace or in one of its own
  *
- * Each declares its exchanges and queues, and deletes them in the end. The result's seconds are the time of publishing.
+ * Each declares its exchanges and queues, and deletes them in the end. The result's seconds are the
+ * time of publishing.
  */
 #include "bench.h"
 
@@ -149,7 +151,7 @@ static void await_confirms(load_source *self)
         bench_read_confirm(self->connection, &self->confirms);
 }
 
-/* -------------------------------------------------------------------------------------------------------- consuming */
+/* ------------------------------------------------------------------------------------ consuming */
 
 typedef struct load_return {
     pthread_t thread;
@@ -191,7 +193,7 @@ static void end_return(load_return *self, double ms)
     free(self->samples);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ loads */
+/* ---------------------------------------------------------------------------------------- loads */
 
 static void offered(int rate, int seconds, int stripes)
 {

@@ -1,11 +1,13 @@
 /*
- * bench-plain: the contender that Backhop is measured against: a loop on librabbitmq alone, written with care.
+ * bench-plain: the contender that Backhop is measured against: a loop on librabbitmq alone, written
+ * with care.
  *
  *     bench-plain consume|retry|lateness MESSAGES
  *
- * One connection. An acknowledgement covers ACKS_AT_ONCE messages, publishes do not wait for each other's confirms, and
- * a message is acknowledged once its copy is confirmed. The copy has the same headers as Backhop's. It goes to the same
- * wait queue; for `lateness` it goes into the one wait queue that there is, with its delay as its expiration.
+ * One connection. An acknowledgement covers ACKS_AT_ONCE messages, publishes do not wait for each
+ * other's confirms, and a message is acknowledged once its copy is confirmed. The copy has the same
+ * headers as Backhop's. It goes to the same wait queue; for `lateness` it goes into the one wait
+ * queue that there is, with its delay as its expiration.
  */
 #include "bench.h"
 
@@ -43,7 +45,8 @@ static int begins_with(amqp_bytes_t name, const char *start)
     return name.len >= strlen(start) && memcmp(name.bytes, start, strlen(start)) == 0;
 }
 
-/* Returns 1 if the copy must not have this header of the original: it gets its own, or the broker wrote it. */
+/* Returns 1 if the copy must not have this header of the original: it gets its own, or the broker
+ * wrote it. */
 static int is_replaced(amqp_bytes_t name)
 {
     return begins_with(name, "backhop-") || begins_with(name, "x-") || begins_with(name, "CC");

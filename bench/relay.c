@@ -1,10 +1,11 @@
 /*
- * bench-relay: how late what consumers reject comes back through a relay, and how much memory the relay has at most.
+ * bench-relay: how late what consumers reject comes back through a relay, and how much memory the
+ * relay has at most.
  *
  *     bench-relay RATE SECONDS quorum|classic     so many messages a second, each rejected once, in a work queue of this type
  *
- * The relay is this process, so that the result's memory is its own. A child publishes, rejects, and acknowledges the
- * messages that came back. The result's seconds are the time of publishing.
+ * The relay is this process, so that the result's memory is its own. A child publishes, rejects,
+ * and acknowledges the messages that came back. The result's seconds are the time of publishing.
  */
 #include "bench.h"
 

@@ -5,7 +5,8 @@
 #include <backhop/adapter/plan.h>
 #include <backhop/adapter/silence.h>
 
-/* Pushes a header, or begins a table or an array. The text of a string ends before its zero byte. */
+/* Pushes a header, or begins a table or an array. The text of a string ends before its zero
+ * byte. */
 static inline bh_status push_int(bh_delivery *delivery, const char *name, int64_t value)
 {
     return bh_delivery_push(delivery, &(bh_value){.type = BH_TYPE_INT64, .name = bh_str(name), .integer = value});

@@ -1,8 +1,9 @@
 /*
  * Command: declarations that the sub-commands of `backhop` share with main.c.
  *
- * A sub-command is a function. It gets its own arguments, its name first, and returns an exit code of <sysexits.h>, or
- * EXIT_INTERRUPTED if it was interrupted. Results go to standard output, all else to standard error.
+ * A sub-command is a function. It gets its own arguments, its name first, and returns an exit code
+ * of <sysexits.h>, or EXIT_INTERRUPTED if it was interrupted. Results go to standard output, all
+ * else to standard error.
  */
 #ifndef BACKHOP_COMMAND_H
 #define BACKHOP_COMMAND_H
@@ -17,8 +18,8 @@ typedef struct command {
     int (*run)(int count, char **arguments);
 } command;
 
-/* Runs the sub-command that arguments[1] names. `whole` is the command so far ("backhop parked"). The help begins with
- * the lines `first` and ends with `last`. */
+/* Runs the sub-command that arguments[1] names. `whole` is the command so far ("backhop parked").
+ * The help begins with the lines `first` and ends with `last`. */
 int command_dispatch(const char *whole, const char *first, const command *table, size_t size, const char *last,
                      int count, char **arguments);
 

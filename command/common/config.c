@@ -109,8 +109,8 @@ static json_t *make(config_file *file, int id, int depth)
 }
 
 /*
- * Refuses aliases, a second document and deep nesting before the document is built: an alias that stands for aliases can
- * take any memory. Rewinds the file.
+ * Refuses aliases, a second document and deep nesting before the document is built: an alias that
+ * stands for aliases can take any memory. Rewinds the file.
  */
 static void check_events(const config_file *file, FILE *stream)
 {

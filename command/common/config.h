@@ -4,10 +4,12 @@
 
 #include <jansson.h>
 
-/* Reads the file: mappings keep their order, numbers are their text. Free the result with json_decref. Ends the program
- * with 66 if the file cannot be read. Ends it with 65 if the file is no YAML, is empty, or has a key twice. */
+/* Reads the file: mappings keep their order, numbers are their text. Free the result with
+ * json_decref. Ends the program with 66 if the file cannot be read. Ends it with 65 if the file is
+ * no YAML, is empty, or has a key twice. */
 json_t *config_load(const char *path);
-/* Makes options_refuse name the line of a key or text of the loaded file, until the next call. Names none for other texts, or NULL. */
+/* Makes options_refuse name the line of a key or text of the loaded file, until the next call.
+ * Names none for other texts, or NULL. */
 void config_at(const char *text);
 
 #endif

@@ -26,12 +26,12 @@ enum {
     LONGEST_SILENCE_MS = 5000
 };
 
-/* -------------------------------------------------------------------------------------------------------- interrupts */
+/* ----------------------------------------------------------------------------------- interrupts */
 
 static volatile sig_atomic_t interrupts;
 
-/* A second Ctrl-C ends the program. A second SIGTERM does not: a supervisor may send it to a program and its parent, which
- * passes it on. */
+/* A second Ctrl-C ends the program. A second SIGTERM does not: a supervisor may send it to a
+ * program and its parent, which passes it on. */
 static void on_interrupt(int number)
 {
     interrupts++;
@@ -51,7 +51,7 @@ int is_interrupted(void)
     return interrupts > 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ frames */
+/* --------------------------------------------------------------------------------------- frames */
 
 static void on_method(connection *self, const amqp_method_t *method)
 {
@@ -106,7 +106,7 @@ bh_status connection_pump(connection *self, int64_t until_ms)
     return bh__link_is_broken(link) ? report_link(self) : BH_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- calls */
+/* ---------------------------------------------------------------------------------------- calls */
 
 void connection_report_waiting(connection *self)
 {
@@ -220,7 +220,7 @@ int connection_complain(const connection *self)
     return complain_status(self->problem.status, bh__report_text(&self->problem));
 }
 
-/* ----------------------------------------------------------------------------------------------------------- opening */
+/* -------------------------------------------------------------------------------------- opening */
 
 static void wait_for_socket(const bh__link *link, int64_t deadline_ms)
 {

@@ -1,6 +1,6 @@
 /*
- * Connection: one AMQP connection that waits for its answers, on the library's own wire layer, so that messages are read and
- * copied byte for byte.
+ * Connection: one AMQP connection that waits for its answers, on the library's own wire layer, so
+ * that messages are read and copied byte for byte.
  *
  *     connection *broker;
  *     if (connection_open(&broker, &options, "parked list") != EX_OK) ...      it has complained
@@ -37,7 +37,8 @@ struct connection {
 void catch_interrupts(void);
 int is_interrupted(void);
 
-/* The broker's URI: of the options, else AMQP_URL, else the one on this machine; and the CAs to trust: NULL for the system's. */
+/* The broker's URI: of the options, else AMQP_URL, else the one on this machine; and the CAs to
+ * trust: NULL for the system's. */
 const char *broker_uri(const broker_options *options);
 const char *broker_ca_file(const broker_options *options);
 /* Opens a connection, in *out, and returns EX_OK; or complains and returns the exit code. */
@@ -47,20 +48,23 @@ void connection_close(connection *self);
 /* Returns 1 if the broker is RabbitMQ of this version or newer. */
 int connection_is_at_least(const connection *self, int major, int minor);
 
-/* Sends a method and waits for its reply, which is in self->link.reply until the next call. BH_ERR_CONNECTION. If the broker
- * closed the channel, self->code, text and problem have the reason, and the channel has to be opened again. */
+/* Sends a method and waits for its reply, which is in self->link.reply until the next call.
+ * BH_ERR_CONNECTION. If the broker closed the channel, self->code, text and problem have the
+ * reason, and the channel has to be opened again. */
 bh_status connection_call(connection *self, int channel, amqp_method_number_t method, void *arguments,
                           amqp_method_number_t reply, amqp_method_number_t other, const char *what);
 bh_status connection_open_channel(connection *self, int channel);
 bh_status connection_close_channel(connection *self, int channel);
-/* Sends pending bytes, waits for input until `until_ms` at most (monotonic), and dispatches it. BH_ERR_CONNECTION. */
+/* Sends pending bytes, waits for input until `until_ms` at most (monotonic), and dispatches it.
+ * BH_ERR_CONNECTION. */
 bh_status connection_pump(connection *self, int64_t until_ms);
-/* Reads the number of ready messages and of consumers (NULL: not wanted) of a queue, on an open channel. BH_ERR_MISSING and
- * BH_ERR_ACCESS close the channel. */
+/* Reads the number of ready messages and of consumers (NULL: not wanted) of a queue, on an open
+ * channel. BH_ERR_MISSING and BH_ERR_ACCESS close the channel. */
 bh_status connection_read_depth(connection *self, int channel, const char *queue, int64_t *ready, int64_t *consumers);
 /* Reads them on a channel of its own. */
 bh_status connection_look(connection *self, const char *queue, int64_t *ready, int64_t *consumers);
-/* Writes once that the broker does not answer, and that the command waits. Call it after CONNECTION_PATIENT_MS of silence. */
+/* Writes once that the broker does not answer, and that the command waits. Call it after
+ * CONNECTION_PATIENT_MS of silence. */
 void connection_report_waiting(connection *self);
 /* Complains with the text of the last failure, and returns its exit code. */
 int connection_complain(const connection *self);

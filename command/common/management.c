@@ -20,7 +20,7 @@ struct management {
     bh__uri broker;
 };
 
-/* -------------------------------------------------------------------------------------------------------------- opening */
+/* -------------------------------------------------------------------------------------- opening */
 
 /* Returns the beginning of a URL's host: behind "://", and behind the last "@" before the path. */
 static const char *find_place(const char *url)
@@ -81,7 +81,7 @@ void management_stop(management *self)
     http_stop(self->client);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- getting */
+/* -------------------------------------------------------------------------------------- getting */
 
 /* Writes a name into a URL. RFC 3986's unreserved characters stay; all others are escaped. */
 static void put_escaped(FILE *out, const char *name)
@@ -196,7 +196,7 @@ int management_list(management *self, json_t **out, const char *path, ...)
     return EX_UNAVAILABLE;
 }
 
-/* --------------------------------------------------------------------------------------------------------- work queues */
+/* ---------------------------------------------------------------------------------- work queues */
 
 void queue_names_add(queue_names *self, bh_bytes name)
 {
@@ -204,8 +204,8 @@ void queue_names_add(queue_names *self, bh_bytes name)
     self->items[self->count++] = copy_text(name);
 }
 
-/* Adds one page of queues. *is_last becomes 1 with the last one. A count of pages without end must not keep
- * the command busy for ever: a page without queues is the last one too. */
+/* Adds one page of queues. *is_last becomes 1 with the last one. A count of pages without end must
+ * not keep the command busy for ever: a page without queues is the last one too. */
 static int add_page(queue_names *out, management *api, const char *part, int page, int *is_last)
 {
     json_t *answer;

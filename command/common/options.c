@@ -54,7 +54,7 @@ void options_refuse(const char *format, ...)
     exit(EX_USAGE);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ values */
+/* --------------------------------------------------------------------------------------- values */
 
 int options_duration(const char *text, int64_t *out_ms)
 {
@@ -138,7 +138,7 @@ static void set_value(const option_rule *rule, char *text)
     }
 }
 
-/* ----------------------------------------------------------------------------------------------------------- reading */
+/* -------------------------------------------------------------------------------------- reading */
 
 enum { OPTION_TEXT_SIZE = 64 };
 
@@ -152,7 +152,8 @@ static int write_option(char out[OPTION_TEXT_SIZE], const option_rule *rule)
                     rule->argument ? rule->argument : "");
 }
 
-/* Prints the options that are only named; each line begins with an option, as completions expect it. */
+/* Prints the options that are only named; each line begins with an option, as completions expect
+ * it. */
 static void print_names(const option_rule *rules, size_t size)
 {
     char names[512] = "";

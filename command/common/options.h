@@ -1,4 +1,5 @@
-/* Options: a sub-command's options as a table, read by getopt_long, and the help that shows them. */
+/* Options: a sub-command's options as a table, read by getopt_long, and the help that shows
+ * them. */
 #ifndef BACKHOP_COMMAND_OPTIONS_H
 #define BACKHOP_COMMAND_OPTIONS_H
 
@@ -42,9 +43,9 @@ void texts_free(texts *self);
 /* Sets the words typed so far ("backhop parked list"), for messages and help. */
 void options_name(const char *whole);
 /*
- * Reads the options of a sub-command and returns the index of its first operand. Operands may stand between options.
- * --help prints `operands`, `intro` (wrapped) and the options, and ends the program. Wrong usage ends it with 64,
- * before the sub-command does anything.
+ * Reads the options of a sub-command and returns the index of its first operand. Operands may stand
+ * between options. --help prints `operands`, `intro` (wrapped) and the options, and ends the
+ * program. Wrong usage ends it with 64, before the sub-command does anything.
  */
 int options_read(int count, char **arguments, const option_rule *rules, size_t size, const char *operands,
                  const char *intro);

@@ -70,7 +70,7 @@ char *copy_text(bh_bytes text)
     return copy;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- messages */
+/* ------------------------------------------------------------------------------------- messages */
 
 void complain(const char *format, ...)
 {
@@ -131,7 +131,7 @@ int complain_status(bh_status status, bh_bytes text)
     return exit_code(status);
 }
 
-/* ---------------------------------------------------------------------------------------------------- untrusted text */
+/* ------------------------------------------------------------------------------- untrusted text */
 
 char *shown(bh_bytes text, size_t most)
 {
@@ -207,7 +207,7 @@ void print_json(json_t *object)
     json_decref(object);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- times */
+/* ---------------------------------------------------------------------------------------- times */
 
 const char *show_duration(char out[TIME_TEXT], int64_t span_ms)
 {
@@ -224,7 +224,7 @@ const char *show_time(char out[TIME_TEXT], int64_t epoch_ms)
     return out;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- terminal */
+/* ------------------------------------------------------------------------------------- terminal */
 
 const char *paint(ink wanted)
 {
@@ -308,7 +308,8 @@ static void print_cell(const char *cell, int width, int is_right, int is_last)
         fputs("  ", stdout);
 }
 
-/* Prints a cell in lines of at most `width` columns, broken at spaces if possible; all but the first are indented. */
+/* Prints a cell in lines of at most `width` columns, broken at spaces if possible; all but the
+ * first are indented. */
 static void print_lines(const char *cell, int width, int indent)
 {
     while (width_of(cell) > width) {

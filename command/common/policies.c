@@ -65,7 +65,8 @@ static const char *end_of_group(const char *at)
     return NULL;
 }
 
-/* Replaces the lookahead at *at: by nothing if the name passes, else by what never matches. Returns 0 if it cannot decide. */
+/* Replaces the lookahead at *at: by nothing if the name passes, else by what never matches. Returns
+ * 0 if it cannot decide. */
 static int replace_lookahead(FILE *out, const char **at, const char *name)
 {
     const char *end = end_of_group(*at);
@@ -81,8 +82,9 @@ static int replace_lookahead(FILE *out, const char **at, const char *name)
 }
 
 /*
- * Matches a pattern that may have negative lookaheads at the beginning of the name, as `relay --print-policy` prints them:
- * ^(a|(?!b$)(c.*))$. The lookaheads are at the beginning of alternatives of the one group.
+ * Matches a pattern that may have negative lookaheads at the beginning of the name, as `relay
+ * --print-policy` prints them: ^(a|(?!b$)(c.*))$. The lookaheads are at the beginning of
+ * alternatives of the one group.
  */
 static match match_pattern(const char *pattern, const char *name)
 {
@@ -116,7 +118,8 @@ static int applies_to(const char *kinds, const char *type)
            (strncmp(kinds, type, strlen(type)) == 0 && strcmp(kinds + strlen(type), "_queues") == 0);
 }
 
-/* Finds the policy of the highest priority that matches; *out is NULL if none does. Returns 0 if it cannot be decided. */
+/* Finds the policy of the highest priority that matches; *out is NULL if none does. Returns 0 if it
+ * cannot be decided. */
 static int find_policy(const json_t *list, const json_t *queue, const json_t **out)
 {
     size_t i;

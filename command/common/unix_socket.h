@@ -7,7 +7,8 @@
 
 /* Returns the most bytes of a path. */
 size_t unix_socket_most(void);
-/* Listens at a path of 1 to unix_socket_most() bytes. Removes the socket of a program that has ended, and nothing else.
+/* Listens at a path of 1 to unix_socket_most() bytes. Removes the socket of a program that has
+ * ended, and nothing else.
  *
  * mask: of the file's permissions, from its first moment.
  *

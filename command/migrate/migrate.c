@@ -1,8 +1,8 @@
 /*
  * backhop migrate: takes over messages from hand-made wait queues.
  *
- * The pure core reads how often a message failed (bh_history) and plans its next delay (bh__plan_adopt). The mover
- * acknowledges an original after the broker confirmed its copy.
+ * The pure core reads how often a message failed (bh_history) and plans its next delay
+ * (bh__plan_adopt). The mover acknowledges an original after the broker confirmed its copy.
  */
 #include "common/command.h"
 #include "setup/declare.h"
@@ -48,9 +48,10 @@ typedef struct migration {
     int skipped; /* some wait for another round */
 } migration;
 
-/* ---------------------------------------------------------------------------------------------------------- the queues */
+/* ----------------------------------------------------------------------------------- the queues */
 
-/* Backhop's own wait queues are never taken from: "<ns>.wait.", by the name of the unroutable queue. */
+/* Backhop's own wait queues are never taken from: "<ns>.wait.", by the name of the unroutable
+ * queue. */
 static int is_own(const migration *self, const char *name)
 {
     const bh_topology *topology = self->on.topology;
@@ -106,7 +107,7 @@ static int see_queues(const migration *self)
     return code;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- messages */
+/* ------------------------------------------------------------------------------------- messages */
 
 static void add_portion(migration *self, const char *queue)
 {
@@ -179,7 +180,7 @@ static int play(migration *self, int is_for_real)
     return code;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ telling */
+/* -------------------------------------------------------------------------------------- telling */
 
 static void print_portion_json(const migration *self, const portion *each)
 {
@@ -253,7 +254,7 @@ static void print_summary(const migration *self)
         complain("stopped: %s; the rest stays in its queue, and the same command goes on", stopped);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- main */
+/* ----------------------------------------------------------------------------------------- main */
 
 /* Declares the queues and exchanges that the copies need, as a worker does. */
 static int declare(migration *self)

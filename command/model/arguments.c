@@ -1,6 +1,6 @@
 /*
- * Arguments. A table says what each is checked for and which queues know it. An argument that only other queues know is
- * refused; one that none knows is ignored.
+ * Arguments. A table says what each is checked for and which queues know it. An argument that only
+ * other queues know is refused; one that none knows is ignored.
  */
 #include "model/arguments.h"
 

@@ -7,8 +7,8 @@ static int has_beats(const model_link *link)
     return link->heartbeat_s > 0 && link->stage < MODEL_CLOSED && !link->is_broken;
 }
 
-/* RabbitMQ sends one after half the time, and gives up after twice the time. It does not read from a connection that an
- * alarm blocks, so it does not give that one up. */
+/* RabbitMQ sends one after half the time, and gives up after twice the time. It does not read from
+ * a connection that an alarm blocks, so it does not give that one up. */
 static int64_t silent_ms(const model_link *link)
 {
     return !model_reads(link) ? INT64_MAX : model_later(link->received_ms, 2000 * (int64_t)link->heartbeat_s);

@@ -1,6 +1,7 @@
 /*
- * Broker: the objects of the model, as one graph. A vhost owns exchanges and queues; a link owns channels; a channel owns
- * consumers and holds unacknowledged messages of queues. The other files have the verbs. Internal.
+ * Broker: the objects of the model, as one graph. A vhost owns exchanges and queues; a link owns
+ * channels; a channel owns consumers and holds unacknowledged messages of queues. The other files
+ * have the verbs. Internal.
  */
 #ifndef BACKHOP_COMMAND_MODEL_BROKER_H
 #define BACKHOP_COMMAND_MODEL_BROKER_H
@@ -22,7 +23,8 @@ typedef struct model_policy model_policy;
 typedef struct model_user model_user;
 typedef struct model_letter model_letter;
 
-/* A message in a queue: ready, delayed, unacknowledged, or waiting for its dead letter's confirm. */
+/* A message in a queue: ready, delayed, unacknowledged, or waiting for its dead letter's
+ * confirm. */
 struct model_entry {
     model_entry *next; /* in the list that it is in */
     model_entry *previous;
@@ -247,7 +249,8 @@ struct model_link {
     size_t frame_max; /* 0: no limit */
     int channel_max;
     int heartbeat_s;
-    /* Heartbeats, by the caller's clock: begun; whether there was input and output since; the last of both. */
+    /* Heartbeats, by the caller's clock: begun; whether there was input and output since; the last
+     * of both. */
     int has_beat;
     int has_received;
     int has_sent;

@@ -95,8 +95,8 @@ int clients_read(clients *self, const struct pollfd *polled, size_t count)
     return has_read;
 }
 
-/* The socket stays open for the client's last bytes: closing it at once would reset the connection, and the client could lose
- * the reason. */
+/* The socket stays open for the client's last bytes: closing it at once would reset the connection,
+ * and the client could lose the reason. */
 static void begin_end(client *it, int64_t wall_ms)
 {
     model_disconnect(it->link);
@@ -110,7 +110,8 @@ static int is_pending(int error)
     return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
 }
 
-/* Returns 0 if a client that does not read must go: its connection was closed some time ago, or cut. */
+/* Returns 0 if a client that does not read must go: its connection was closed some time ago, or
+ * cut. */
 static int may_wait(client *it, int64_t wall_ms)
 {
     if (!model_is_closing(it->link))

@@ -20,11 +20,13 @@ typedef struct clients {
 } clients;
 
 void clients_close(clients *self);
-/* Accepts the clients that wait at the socket. A stopped broker closes their connections at once. */
+/* Accepts the clients that wait at the socket. A stopped broker closes their connections at
+ * once. */
 void clients_accept(clients *self, int listener, model *broker, int64_t wall_ms);
 /* Writes what to poll for to `out`, which has room for `count` items. */
 void clients_fill(const clients *self, struct pollfd *out);
-/* Reads from the clients that are ready. polled: the items of clients_fill. Returns 1 if bytes came. */
+/* Reads from the clients that are ready. polled: the items of clients_fill. Returns 1 if bytes
+ * came. */
 int clients_read(clients *self, const struct pollfd *polled, size_t count);
 /* Sends what the model wrote, and ends connections. Returns 1 if bytes went out. */
 int clients_write(clients *self, int64_t wall_ms);

@@ -10,7 +10,7 @@
 
 enum { READ_BYTES = 4096, LINE_BYTES = 65536, PATIENCE_MS = 5000, ACCEPT_PAUSE_MS = 100 };
 
-/* -------------------------------------------------------------------------------------------------------------- opening */
+/* -------------------------------------------------------------------------------------- opening */
 
 static int open_socket(commands *self, const char *path)
 {
@@ -58,7 +58,7 @@ void commands_close(commands *self)
     self->path = NULL;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- obeying */
+/* -------------------------------------------------------------------------------------- obeying */
 
 void commands_fill(const commands *self, struct pollfd *out, int64_t wall_ms)
 {

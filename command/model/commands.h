@@ -29,12 +29,14 @@ typedef struct commands {
     void *data;
 } commands;
 
-/* where: "-": standard input; the path of a Unix socket; NULL: no commands. Complains and returns 0 if it cannot listen. */
+/* where: "-": standard input; the path of a Unix socket; NULL: no commands. Complains and returns 0
+ * if it cannot listen. */
 int commands_open(commands *self, const char *where, command_handler *handle, void *data);
 void commands_close(commands *self);
 /* Writes COMMANDS_MOST items to poll for. */
 void commands_fill(const commands *self, struct pollfd *out, int64_t wall_ms);
-/* Reads and executes the lines that came. The answer to a line is its text, then a line "ok" or "error: REASON". */
+/* Reads and executes the lines that came. The answer to a line is its text, then a line "ok" or
+ * "error: REASON". */
 void commands_work(commands *self, const struct pollfd *polled, int64_t wall_ms);
 
 #endif

@@ -1,4 +1,5 @@
-/* Common parts of the model: its time, its tape, its watcher, and the list of queues that have work. */
+/* Common parts of the model: its time, its tape, its watcher, and the list of queues that have
+ * work. */
 #include "model/broker.h"
 
 void model_queue_touch(model_queue *self)

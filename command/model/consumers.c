@@ -135,7 +135,8 @@ model_counts model_consumers_counts(const model_entry *entry, int is_get, int *i
     *is_redelivered = entry->is_redelivered || (version->counts_in_classic && entry->failed > 0 && !entry->is_fresh);
     if (!queue->is_quorum)
         return counts;
-    /* A failed delivery in another queue counts as an acquisition until this queue counts its own. */
+    /* A failed delivery in another queue counts as an acquisition until this queue counts its
+     * own. */
     int64_t acquired = entry->acquired >= 0 ? entry->acquired : entry->failed;
     *is_redelivered = acquired > 0;
     if (version->counting == MODEL_COUNTS_FAILURES)

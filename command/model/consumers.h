@@ -14,7 +14,8 @@ typedef struct model_consuming {
 
 /* Adds a consumer. NULL: no memory. */
 model_consumer *model_consumers_add(model_channel *channel, model_queue *queue, const model_consuming *consuming);
-/* Removes a consumer; its deliveries stay with the channel. Returns 1 if the queue has to go, as it is auto-delete. */
+/* Removes a consumer; its deliveries stay with the channel. Returns 1 if the queue has to go, as it
+ * is auto-delete. */
 int model_consumers_remove(model_consumer *self);
 model_consumer *model_consumers_find(const model_channel *channel, bh_bytes tag);
 /* Delivers ready messages to consumers that may have more. */

@@ -32,7 +32,8 @@ static model_queue *find_readable(model_channel *channel, bh_bytes given)
     return model_find_queue(channel, name);
 }
 
-/* Returns 0 and refuses a consumer if the queue has an exclusive one, or it would be exclusive beside others. */
+/* Returns 0 and refuses a consumer if the queue has an exclusive one, or it would be exclusive
+ * beside others. */
 static int may_consume(model_channel *channel, const model_queue *queue, int is_exclusive)
 {
     int is_taken = is_exclusive && queue->settings.is_single_active;

@@ -1,7 +1,8 @@
 /*
- * Dead letters. At most once: published without a confirm; an unroutable one is lost. At least once: it stays in its
- * queue until all targets have it. RabbitMQ's worker has 32 in flight, and sends the unconfirmed ones again after three
- * minutes. So one full target holds up everything behind it.
+ * Dead letters. At most once: published without a confirm; an unroutable one is lost. At least
+ * once: it stays in its queue until all targets have it. RabbitMQ's worker has 32 in flight, and
+ * sends the unconfirmed ones again after three minutes. So one full target holds up everything
+ * behind it.
  */
 #include "model/dead_letters.h"
 
@@ -26,7 +27,8 @@ static int is_named(const model_letter *letter, bh_bytes name)
     return 0;
 }
 
-/* Publishes a letter to the queues that have not got it. Returns 1 if all have it now, and there is one. */
+/* Publishes a letter to the queues that have not got it. Returns 1 if all have it now, and there is
+ * one. */
 static int publish(model_letter *letter, int is_at_least_once)
 {
     model_message *message = letter->message;

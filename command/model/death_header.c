@@ -1,4 +1,5 @@
-/* Death header: a client's x-death continues, however it got there. Values of a wrong type count as missing. */
+/* Death header: a client's x-death continues, however it got there. Values of a wrong type count as
+ * missing. */
 #include "model/death_header.h"
 
 #include "model/table.h"
@@ -92,8 +93,8 @@ static int put_first(bh__buffer *out, const model_field *deaths, const model_mes
     return is_put;
 }
 
-/* Appends the records of an array that are not of the death in hand. RabbitMQ's grouping turns them round, if there are
- * several. */
+/* Appends the records of an array that are not of the death in hand. RabbitMQ's grouping turns them
+ * round, if there are several. */
 static int put_older(bh__buffer *out, bh_bytes array, const model_dying *dying)
 {
     model_field record;
@@ -129,7 +130,8 @@ static int put_first_death(bh__buffer *out, const model_message *from, const mod
            model_put_string(out, "x-first-death-reason", bh_str(model_reason_name(dying->reason)));
 }
 
-/* Appends the headers that stay: x-death is written anew; CC goes if the queue sets the routing key. */
+/* Appends the headers that stay: x-death is written anew; CC goes if the queue sets the routing
+ * key. */
 static int put_others(bh__buffer *out, const model_version *version, bh_bytes headers, int has_death,
                       const model_dying *dying)
 {

@@ -1,4 +1,5 @@
-/* Deaths: noted beside the message, as RabbitMQ does since 3.13. death_header.c has the header of 3.10. */
+/* Deaths: noted beside the message, as RabbitMQ does since 3.13. death_header.c has the header of
+ * 3.10. */
 #include "model/deaths.h"
 
 #include "model/death_header.h"
@@ -49,7 +50,8 @@ static int new_death(model_message *to, const model_message *from, const model_d
     death.first_key = to->text_count;
     for (size_t i = 0; i < from->key_count; i++) {
         bh_bytes key = model_message_key(from, i);
-        /* RabbitMQ removes one equal key for each key of BCC, even if a queue gave the message that key. */
+        /* RabbitMQ removes one equal key for each key of BCC, even if a queue gave the message that
+         * key. */
         if (count_key(from, 0, i, key) < count_key(from, from->first_hidden, from->hidden_count, key))
             continue;
         if (!model_message_add_text(to, key))

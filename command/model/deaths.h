@@ -17,10 +17,12 @@ typedef struct model_dying {
 
 /* Makes the dead letter of a message, with one reference. NULL: no memory. */
 model_message *model_death_record(const model_version *version, const model_message *message, const model_dying *dying);
-/* Returns 1 if a dead letter may not go to a queue, because it came from there without a rejection since. */
+/* Returns 1 if a dead letter may not go to a queue, because it came from there without a rejection
+ * since. */
 int model_death_is_cycle(const model_version *version, const model_message *letter, model_reason reason,
                          bh_bytes queue);
-/* Appends x-death, x-first-death-* and x-last-death-*; nothing if there is no death. Returns 0 if memory runs out. */
+/* Appends x-death, x-first-death-* and x-last-death-*; nothing if there is no death. Returns 0 if
+ * memory runs out. */
 int model_deaths_write(bh__buffer *out, const model_message *self);
 
 #endif

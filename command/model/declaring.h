@@ -25,9 +25,11 @@ typedef struct model_binding_request {
 /* Returns 0 if it was refused. */
 int model_bind(model_channel *channel, const model_binding_request *request);
 
-/* Finds a queue that the channel may use: "" is the last declared one. NULL: the method was refused. */
+/* Finds a queue that the channel may use: "" is the last declared one. NULL: the method was
+ * refused. */
 model_queue *model_find_queue(model_channel *channel, bh_bytes name);
-/* Returns the name that "" means on the channel; refuses the method, *is_there 0, if no queue was declared on it. */
+/* Returns the name that "" means on the channel; refuses the method, *is_there 0, if no queue was
+ * declared on it. */
 bh_bytes model_queue_name(model_channel *channel, bh_bytes name, int *is_there);
 /* Returns 0 and refuses the method if the queue is another connection's. */
 int model_may_use(model_channel *channel, const model_queue *queue, int is_strict);

@@ -101,8 +101,8 @@ void model_exchange_unbind(model_exchange *self, model_queue *queue, model_excha
         }
 }
 
-/* Removes the bindings to a queue or an exchange from all exchanges of the vhost. Puts auto-delete exchanges that lost
- * their last binding on the list of the doomed. */
+/* Removes the bindings to a queue or an exchange from all exchanges of the vhost. Puts auto-delete
+ * exchanges that lost their last binding on the list of the doomed. */
 static void forget(model_vhost *vhost, const model_queue *queue, const model_exchange *exchange,
                    model_exchange **doomed)
 {

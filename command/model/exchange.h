@@ -17,7 +17,8 @@ model_exchange *model_exchange_find(const model_vhost *vhost, bh_bytes name);
 /* A binding to a queue or an exchange; the other is NULL. Returns 0 if memory runs out. */
 int model_exchange_bind(model_exchange *self, model_queue *queue, model_exchange *exchange, bh_bytes key,
                         bh_bytes arguments);
-/* Removes it, if it is there. May delete `self`, if it is auto-delete and that was its last binding. */
+/* Removes it, if it is there. May delete `self`, if it is auto-delete and that was its last
+ * binding. */
 void model_exchange_unbind(model_exchange *self, model_queue *queue, model_exchange *exchange, bh_bytes key,
                            bh_bytes arguments);
 /* Removes all bindings to a queue. */

@@ -1,9 +1,11 @@
 /*
- * Expiry: RabbitMQ looks at the head alone, so a message with a short TTL waits for those before it. A classic queue with
- * priorities stops at the first unexpired head, from the highest priority down. 4.3 looks at each priority of a quorum queue.
+ * Expiry: RabbitMQ looks at the head alone, so a message with a short TTL waits for those before
+ * it. A classic queue with priorities stops at the first unexpired head, from the highest priority
+ * down. 4.3 looks at each priority of a quorum queue.
  *
- * A classic queue looks at its head if a message left or came back, or arrived in the empty queue. It looks too when the
- * head of the last look expires. So with priorities a new message that overtakes the others expires late.
+ * A classic queue looks at its head if a message left or came back, or arrived in the empty queue.
+ * It looks too when the head of the last look expires. So with priorities a new message that
+ * overtakes the others expires late.
  */
 #include "model/expiry.h"
 

@@ -93,7 +93,8 @@ model_entry *model_holding_take(model_channel *channel, size_t place)
     return entry;
 }
 
-/* Takes the entry, and leaves a mark in its place, so that its tag stays valid. Returns NULL if it cannot. */
+/* Takes the entry, and leaves a mark in its place, so that its tag stays valid. Returns NULL if it
+ * cannot. */
 static model_entry *leave_mark(model_channel *channel, model_entry *entry)
 {
     int64_t place = model_holding_find(channel, entry->tag);

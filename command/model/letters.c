@@ -5,7 +5,8 @@
 
 #include <stdlib.h>
 
-/* A topology can multiply a message that expires at once in each queue. So the hops within one event have a bound. */
+/* A topology can multiply a message that expires at once in each queue. So the hops within one
+ * event have a bound. */
 enum { MOST_HOPS = 10000 };
 
 void model_letter_free(model_letter *self)

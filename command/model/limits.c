@@ -1,4 +1,5 @@
-/* Limits: a classic queue refuses a message that does not fit. A quorum queue takes it, and refuses the next one. */
+/* Limits: a classic queue refuses a message that does not fit. A quorum queue takes it, and refuses
+ * the next one. */
 #include "model/limits.h"
 
 #include "model/letters.h"

@@ -111,7 +111,8 @@ static model_making add_routes(model_message *self, bh_bytes headers, const char
     return MODEL_MADE;
 }
 
-/* Returns the number of a decimal without a sign or anything else; -1 if it is none. publishing.c has refused others. */
+/* Returns the number of a decimal without a sign or anything else; -1 if it is none. publishing.c
+ * has refused others. */
 static int64_t read_ttl(bh_bytes text)
 {
     int64_t number = 0;

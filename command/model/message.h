@@ -1,6 +1,7 @@
 /*
- * Message: what a client published, or its dead letter: exchange, routing keys, properties, body, and what RabbitMQ notes
- * about it. All queues that it is in share it, so it never changes. Internal.
+ * Message: what a client published, or its dead letter: exchange, routing keys, properties, body,
+ * and what RabbitMQ notes about it. All queues that it is in share it, so it never changes.
+ * Internal.
  */
 #ifndef BACKHOP_COMMAND_MODEL_MESSAGE_H
 #define BACKHOP_COMMAND_MODEL_MESSAGE_H
@@ -14,7 +15,8 @@ typedef struct model_body {
     char *data;
 } model_body;
 
-/* Returns a body with one reference, which owns `data`; NULL if memory runs out, then `data` stays the caller's. */
+/* Returns a body with one reference, which owns `data`; NULL if memory runs out, then `data` stays
+ * the caller's. */
 model_body *model_body_new(char *data, size_t size);
 void model_body_release(model_body *self);
 
@@ -23,7 +25,8 @@ typedef enum model_reason { MODEL_REJECTED, MODEL_EXPIRED, MODEL_MAXLEN, MODEL_D
 /* Returns RabbitMQ's word: "rejected", "expired", "maxlen", "delivery_limit". */
 const char *model_reason_name(model_reason reason);
 
-/* Since 3.13: why and how often a message left a queue, with its exchange and keys at the first time. */
+/* Since 3.13: why and how often a message left a queue, with its exchange and keys at the first
+ * time. */
 typedef struct model_death {
     bh__text queue;
     model_reason reason;
@@ -68,7 +71,8 @@ typedef struct model_counts {
 } model_counts;
 
 /*
- * Makes a message of what a client published, with one reference. Holds the body. A header CC or BCC that is no array is
+ * Makes a message of what a client published, with one reference. Holds the body. A header CC or
+ * BCC that is no array is
  * MODEL_BAD_ROUTES: *field has it, and borrows from the properties.
  */
 typedef enum model_making { MODEL_MADE, MODEL_NO_MEMORY, MODEL_MALFORMED, MODEL_BAD_ROUTES } model_making;

@@ -1,4 +1,5 @@
-/* Methods: where their tables are. amqp_decode_method reads all methods that a broker receives; only this is missing. */
+/* Methods: where their tables are. amqp_decode_method reads all methods that a broker receives;
+ * only this is missing. */
 #include "model/methods.h"
 
 #include "worker/wire/content.h"

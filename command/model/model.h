@@ -1,6 +1,7 @@
 /*
- * Model: RabbitMQ in memory, for tests. It has no clock, sockets or threads: the caller passes the time and the bytes
- * of each connection. So a test can run it under virtual time, and `backhop model` can run it on a socket.
+ * Model: RabbitMQ in memory, for tests. It has no clock, sockets or threads: the caller passes the
+ * time and the bytes of each connection. So a test can run it under virtual time, and `backhop
+ * model` can run it on a socket.
  *
  *     model *broker = NULL;
  *     model_new(&broker, &(model_settings){.version = "4.3"});
@@ -10,8 +11,8 @@
  *     model_sent(link, answer.size);
  *     model_advance(broker, model_next_ms(broker));  runs the next timer: a TTL, a heartbeat
  *
- * It implements AMQP 0-9-1 as RabbitMQ 3.10, 4.0 and 4.3 do; versions.c lists the differences. The scripts of
- * tests/vectors/broker run on it and on the real brokers.
+ * It implements AMQP 0-9-1 as RabbitMQ 3.10, 4.0 and 4.3 do; versions.c lists the differences. The
+ * scripts of tests/vectors/broker run on it and on the real brokers.
  */
 #ifndef BACKHOP_COMMAND_MODEL_H
 #define BACKHOP_COMMAND_MODEL_H
@@ -64,23 +65,24 @@ int64_t model_now_ms(const model *self);
 int64_t model_next_ms(const model *self);
 /* Runs the timers until now_ms, each at its own time, in order. Time never goes back. */
 void model_advance(model *self, int64_t now_ms);
-/* Returns when model_beat has to be called next, in wall_ms; INT64_MAX: never. Heartbeats follow the wall clock, because
- * a client's clock does not skip. */
+/* Returns when model_beat has to be called next, in wall_ms; INT64_MAX: never. Heartbeats follow
+ * the wall clock, because a client's clock does not skip. */
 int64_t model_next_beat_ms(const model *self);
-/* Sends the heartbeats that are due, and cuts connections that were silent for two heartbeats. While model_reads() is 0,
- * silence does not count. model_advance sends no heartbeats.
+/* Sends the heartbeats that are due, and cuts connections that were silent for two heartbeats.
+ * While model_reads() is 0, silence does not count. model_advance sends no heartbeats.
  *
  * wall_ms: a monotonic time of the caller, which may be the model's own. */
 void model_beat(model *self, int64_t wall_ms);
-/* Returns 1 if only a timer or a client can change something: no message is ready for a consumer, unacknowledged or
- * unconfirmed. `backhop model` skips to the next timer then. */
+/* Returns 1 if only a timer or a client can change something: no message is ready for a consumer,
+ * unacknowledged or unconfirmed. `backhop model` skips to the next timer then. */
 int model_is_idle(const model *self);
 
 /* A client connected. NULL: no memory, or the broker is stopped. */
 model_link *model_connect(model *self);
 /* The client wrote these bytes, in pieces of any size. */
 void model_receive(model_link *link, const char *data, size_t size);
-/* Returns 1 if the broker reads from the client. In a memory alarm it does not read from one that publishes. */
+/* Returns 1 if the broker reads from the client. In a memory alarm it does not read from one that
+ * publishes. */
 int model_reads(const model_link *link);
 /* Returns the bytes for the client; valid until the next call with this model. */
 bh_bytes model_output(const model_link *link);
@@ -92,8 +94,8 @@ int model_is_closing(const model_link *link);
 void model_disconnect(model_link *link);
 
 /*
- * Executes a command that an operator or a fault would: one line of words, quoted as a shell does. Appends the answer
- * to `answer` (lines), or the reason of a failure.
+ * Executes a command that an operator or a fault would: one line of words, quoted as a shell does.
+ * Appends the answer to `answer` (lines), or the reason of a failure.
  *
  *     stop | kill                     closes all connections; kill without a word. Durable objects and persistent
  *                                     messages stay, unacknowledged ones are ready again
@@ -124,7 +126,8 @@ void model_disconnect(model_link *link);
  *     now                             the model's time in ms
  *     advance MS                      runs the timers of the next MS ms
  *
- * Returns BH_OK; BH_ERR_ARGUMENT if the command is unknown or its words are wrong; BH_ERR_MISSING; BH_ERR_NO_MEMORY.
+ * Returns BH_OK; BH_ERR_ARGUMENT if the command is unknown or its words are wrong; BH_ERR_MISSING;
+ * BH_ERR_NO_MEMORY.
  */
 typedef struct bh__report bh__report;
 bh_status model_control(model *self, const char *line, struct bh__report *answer);

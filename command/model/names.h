@@ -1,4 +1,5 @@
-/* Names: objects by their names. They are in the order of adding, until one is removed. Internal. */
+/* Names: objects by their names. They are in the order of adding, until one is removed.
+ * Internal. */
 #ifndef BACKHOP_COMMAND_MODEL_NAMES_H
 #define BACKHOP_COMMAND_MODEL_NAMES_H
 

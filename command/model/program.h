@@ -9,7 +9,8 @@ typedef struct program {
     int code;      /* its exit status, once it ended: 128 and the signal's number if a signal ended it */
 } program;
 
-/* Blocks the signals of an end: SIGINT, SIGTERM, and SIGCHLD of a program. ppoll has to let them through. */
+/* Blocks the signals of an end: SIGINT, SIGTERM, and SIGCHLD of a program. ppoll has to let them
+ * through. */
 void program_watch(void);
 /* Starts the command of `words`, which a NULL ends. Returns 0 and complains if it cannot. */
 int program_start(program *self, char **words);

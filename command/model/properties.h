@@ -1,5 +1,5 @@
-/* Properties: the property flags and list of a content header (AMQP 0-9-1, 4.2.6.1), read and written as bytes.
- * Internal. */
+/* Properties: the property flags and list of a content header (AMQP 0-9-1, 4.2.6.1), read and
+ * written as bytes. Internal. */
 #ifndef BACKHOP_COMMAND_MODEL_PROPERTIES_H
 #define BACKHOP_COMMAND_MODEL_PROPERTIES_H
 

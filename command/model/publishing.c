@@ -1,4 +1,5 @@
-/* Publishing: the checks in RabbitMQ's order, then routing, then a return if the message is unroutable, then the confirm. */
+/* Publishing: the checks in RabbitMQ's order, then routing, then a return if the message is
+ * unroutable, then the confirm. */
 #include "model/publishing.h"
 
 #include "model/closing.h"
@@ -58,7 +59,8 @@ static void send_confirm(model_channel *channel, uint64_t number, int is_multipl
         model_send(channel->link, channel->number, AMQP_BASIC_ACK_METHOD, &ack);
 }
 
-/* Confirms a message that is stored: at once, or as the tape says, later and together with others. */
+/* Confirms a message that is stored: at once, or as the tape says, later and together with
+ * others. */
 static void confirm(model_channel *channel, uint64_t number, int is_nack)
 {
     model *broker = channel->link->broker;
@@ -103,7 +105,8 @@ int64_t model_publishing_next_ms(const model_channel *channel)
     return next_ms;
 }
 
-/* Returns RabbitMQ's term for the fault of an expiration; NULL if it has none. `text` has room for the term. */
+/* Returns RabbitMQ's term for the fault of an expiration; NULL if it has none. `text` has room for
+ * the term. */
 static const char *check_expiration(bh_bytes value, char text[512])
 {
     size_t i = value.size > 0 && (value.data[0] == '+' || value.data[0] == '-');
@@ -210,7 +213,8 @@ static void return_message(model_channel *channel, const model_message *message)
                        (model_counts){-1, -1});
 }
 
-/* Publishes to all queues. One that rejects makes the confirm a nack; the others have the message. */
+/* Publishes to all queues. One that rejects makes the confirm a nack; the others have the
+ * message. */
 static void route(model_channel *channel, model_exchange *exchange, model_message *message, int is_mandatory)
 {
     model_route found;

@@ -7,8 +7,8 @@
 /* Begins a publish; its content follows. */
 void model_publishing_begin(model_channel *channel, bh_bytes exchange, bh_bytes routing_key, int is_mandatory,
                             int is_immediate);
-/* The content header and each body frame. They publish the message once it is complete. A method that comes before is
- * refused. */
+/* The content header and each body frame. They publish the message once it is complete. A method
+ * that comes before is refused. */
 void model_publishing_header(model_channel *channel, bh_bytes payload);
 void model_publishing_interrupt(model_channel *channel);
 void model_publishing_body(model_channel *channel, bh_bytes payload);

@@ -67,7 +67,8 @@ static words words_of(bh_bytes text)
     return (words){text, text.size == 0};
 }
 
-/* Matches a topic: * is one word, # any number of words. After a mismatch the last # takes one word more. */
+/* Matches a topic: * is one word, # any number of words. After a mismatch the last # takes one word
+ * more. */
 static int is_topic(bh_bytes pattern, bh_bytes key)
 {
     words of_pattern = words_of(pattern), of_key = words_of(key), back_pattern = of_pattern, back_key = of_key;

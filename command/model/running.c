@@ -7,8 +7,8 @@
 #include "model/limits.h"
 #include "model/queue.h"
 
-/* A message with TTL 0 that no consumer took expires now. Each publish runs the queue, so the last messages of a level are
- * the ones that have just arrived. Returns 1 if one was immediate. */
+/* A message with TTL 0 that no consumer took expires now. Each publish runs the queue, so the last
+ * messages of a level are the ones that have just arrived. Returns 1 if one was immediate. */
 static int end_immediate(model_queue *queue)
 {
     int is_one = 0;

@@ -39,7 +39,7 @@ typedef struct host {
     char url[URL_BYTES];
 } host;
 
-/* ------------------------------------------------------------------------------------------------------------------ clock */
+/* ---------------------------------------------------------------------------------------- clock */
 
 static void run_timers(host *self, int64_t wall_ms)
 {
@@ -81,7 +81,7 @@ static int poll_ms(const host *self, int64_t wall_ms)
     return (int)(left_ms < 0 ? 0 : bh__earlier(left_ms, LONGEST_MS));
 }
 
-/* ----------------------------------------------------------------------------------------------------------------- commands */
+/* ------------------------------------------------------------------------------------- commands */
 
 /* The words that concern the clock are obeyed here; the model obeys the rest. */
 static bh_status obey(void *data, const char *line, bh__report *answer)
@@ -100,7 +100,7 @@ static bh_status obey(void *data, const char *line, bh__report *answer)
     return status;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- serving */
+/* -------------------------------------------------------------------------------------- serving */
 
 static int open_listener(host *self)
 {
@@ -181,7 +181,7 @@ static void serve(host *self, int has_program)
     }
 }
 
-/* --------------------------------------------------------------------------------------------------------------- the command */
+/* ---------------------------------------------------------------------------------- the command */
 
 static void check_settings(host *self)
 {
@@ -211,7 +211,8 @@ static void print_address(const host *self)
     fflush(stdout);
 }
 
-/* Runs the program of `words` beside the model, or only the model if there are no words. Returns the exit code. */
+/* Runs the program of `words` beside the model, or only the model if there are no words. Returns
+ * the exit code. */
 static int run(host *self, char **words)
 {
     if (!words[0]) {

@@ -103,7 +103,8 @@ void model_settling_move_leader(model_queue *queue)
     }
 }
 
-/* Ends deliveries in the order of their tags. Returns to a classic queue go backwards: each is inserted before the last. */
+/* Ends deliveries in the order of their tags. Returns to a classic queue go backwards: each is
+ * inserted before the last. */
 static void end_all(model_list *taken, model_verdict verdict)
 {
     int is_return = verdict != MODEL_ACK && verdict != MODEL_NACK_DISCARD && verdict != MODEL_REJECT_DISCARD;

@@ -1,4 +1,5 @@
-/* Table: reading, writing and merging. The tags are RabbitMQ's: s is a 16-bit integer, l and L have 64 bits. */
+/* Table: reading, writing and merging. The tags are RabbitMQ's: s is a 16-bit integer, l and L have
+ * 64 bits. */
 #include "model/table.h"
 
 #include <stdlib.h>
@@ -219,8 +220,8 @@ static size_t count_fields(bh_bytes table)
     return count;
 }
 
-/* Makes 64-bit unsigned integers signed, as RabbitMQ does with the tables that it writes, in nested tables too. A table
- * deeper than the stack of places here stays as it is. */
+/* Makes 64-bit unsigned integers signed, as RabbitMQ does with the tables that it writes, in nested
+ * tables too. A table deeper than the stack of places here stays as it is. */
 static void sign(char *data, size_t size)
 {
     enum { MOST_DEPTH = 32 };

@@ -9,8 +9,8 @@
 #include "model/publishing.h"
 #include "model/settling.h"
 
-/* Returns the time at which the oldest delivery of a queue times out. Without timeouts of consumers' own, the first one
- * is it. */
+/* Returns the time at which the oldest delivery of a queue times out. Without timeouts of
+ * consumers' own, the first one is it. */
 static int64_t timeout_ms(const model_queue *queue, const model_entry **out)
 {
     int64_t next_ms = INT64_MAX;

@@ -1,6 +1,6 @@
 /*
- * Versions: the differences as a table. `facts` are the sections of the collection of RabbitMQ's behaviour that
- * tests/vectors/broker repeats.
+ * Versions: the differences as a table. `facts` are the sections of the collection of RabbitMQ's
+ * behaviour that tests/vectors/broker repeats.
  */
 #include "model/versions.h"
 

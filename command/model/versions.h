@@ -40,7 +40,8 @@ typedef struct model_version {
     int checks_passive;     /* a passive declaration needs some permission */
 } model_version;
 
-/* Returns a version by its name: "3.10", "4.0", "4.3"; NULL is the newest. Returns NULL if it is unknown. */
+/* Returns a version by its name: "3.10", "4.0", "4.3"; NULL is the newest. Returns NULL if it is
+ * unknown. */
 const model_version *model_version_find(const char *name);
 
 #endif

@@ -9,7 +9,8 @@ static int is_space(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* Copies one word to *to, with a zero byte. Returns the place behind it; NULL if a quote is open. */
+/* Copies one word to *to, with a zero byte. Returns the place behind it; NULL if a quote is
+ * open. */
 static const char *copy_word(const char *from, char **to)
 {
     char quote = '\0';

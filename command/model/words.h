@@ -13,7 +13,8 @@ typedef struct model_words {
     size_t count;
 } model_words;
 
-/* Splits a line. BH_ERR_ARGUMENT: a quote is open, or there are too many words; BH_ERR_NO_MEMORY. */
+/* Splits a line. BH_ERR_ARGUMENT: a quote is open, or there are too many words;
+ * BH_ERR_NO_MEMORY. */
 bh_status model_words_split(model_words *out, const char *line);
 void model_words_free(model_words *self);
 

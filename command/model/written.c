@@ -1,4 +1,5 @@
-/* A message as RabbitMQ writes it for a delivery: its own headers, and the headers that the broker adds. */
+/* A message as RabbitMQ writes it for a delivery: its own headers, and the headers that the broker
+ * adds. */
 #include "model/message.h"
 
 #include "model/deaths.h"
@@ -16,7 +17,8 @@ static int put_notes(bh__buffer *out, const model_message *self, const model_ver
     return is_put;
 }
 
-/* Merges the notes with the message's own headers, as the version does: 3.10 replaces one header, and sorts only then. */
+/* Merges the notes with the message's own headers, as the version does: 3.10 replaces one header,
+ * and sorts only then. */
 static int put_headers(bh__buffer *out, const model_version *version, bh_bytes notes, bh_bytes headers)
 {
     if (version->sorts_headers)

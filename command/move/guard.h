@@ -12,8 +12,8 @@ typedef struct guard {
 /*
  * Begins a guard; there is none if no process can be made.
  *
- * The guard reads the socket after this process is killed, and ends after 5 seconds without input. So the broker
- * processes everything that was written to the socket before.
+ * The guard reads the socket after this process is killed, and ends after 5 seconds without input.
+ * So the broker processes everything that was written to the socket before.
  */
 guard guard_begin(int socket);
 /* Ends it: from here on the socket closes with this process. */

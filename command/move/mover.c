@@ -30,7 +30,7 @@ static void stop(mover *self, const char *why, int code)
     self->end_code = code;
 }
 
-/* ------------------------------------------------------------------------------------------------------- open and close */
+/* ------------------------------------------------------------------------------- open and close */
 
 int mover_open(mover *self, connection *broker)
 {
@@ -61,7 +61,7 @@ void mover_close(mover *self)
     *self = (mover){.broker = NULL};
 }
 
-/* -------------------------------------------------------------------------------------------------------------- copies */
+/* --------------------------------------------------------------------------------------- copies */
 
 bh_status mover_begin_plan(const mover *self, bh_plan *plan, char random[BH_PLAN_RANDOM_BYTES])
 {
@@ -110,7 +110,8 @@ bh_status mover_keep(mover *self, bh_message *message, const bh_plan *plan, uint
     copy->id = bh__keep(&at, id);
     self->kept_bytes += sizeof *copy + sizeof *message + size + message->properties.size + message->body.size;
     self->remaining++;
-    /* For the ledger it is a replay, whatever the plan: the operator started it, and it is not repeated. */
+    /* For the ledger it is a replay, whatever the plan: the operator started it, and it is not
+     * repeated. */
     if (bh_ledger_arrive(self->ledger, self->channel, (int64_t)message->delivery_tag, &copy->entry) != BH_OK ||
         bh_ledger_settle(self->ledger, copy->entry, BH_ACTION_REPLAY, 0, copy->id, copy->exchange, copy->routing_key) !=
             BH_OK)
@@ -137,7 +138,7 @@ static void forget_copy(mover *self, moving *copy)
         self->oldest++;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- books */
+/* ---------------------------------------------------------------------------------------- books */
 
 static void on_event(mover *self, const bh_step *step)
 {
@@ -247,7 +248,7 @@ static void on_frame(void *data, const bh__frame *frame, const amqp_method_t *me
     }
 }
 
-/* -------------------------------------------------------------------------------------------------------------- rounds */
+/* --------------------------------------------------------------------------------------- rounds */
 
 static void begin(mover *self)
 {

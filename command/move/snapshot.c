@@ -25,7 +25,7 @@ static void consumer_tag(char out[32], size_t number)
     snprintf(out, 32, "backhop-%03zu", number);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ frames */
+/* --------------------------------------------------------------------------------------- frames */
 
 static void on_message(snapshot *self, bh_message *message)
 {
@@ -75,12 +75,12 @@ static void ask(snapshot *self)
 }
 
 /*
- * Ends the snapshot if the queue is empty. No message came for a while: another consumer may have taken the messages
- * that were counted, or the broker is slow.
+ * Ends the snapshot if the queue is empty. No message came for a while: another consumer may have
+ * taken the messages that were counted, or the broker is slow.
  *
- * One answer is not enough: it may overtake messages that the queue had handed to the channel before. A second answer
- * comes after them. A busy quorum queue also reports 0 messages, but then 0 consumers as well, although this channel
- * consumes.
+ * One answer is not enough: it may overtake messages that the queue had handed to the channel
+ * before. A second answer comes after them. A busy quorum queue also reports 0 messages, but then 0
+ * consumers as well, although this channel consumes.
  */
 static void on_depth(snapshot *self, const amqp_queue_declare_ok_t *depth)
 {
@@ -121,9 +121,10 @@ void snapshot_on_frame(void *data, const bh__frame *frame, const amqp_method_t *
     }
 }
 
-/* --------------------------------------------------------------------------------------------------------- consumers */
+/* ------------------------------------------------------------------------------------ consumers */
 
-/* Begins a consumer of at most `count` messages. `waits`: until the broker has begun it; else a refusal comes later. */
+/* Begins a consumer of at most `count` messages. `waits`: until the broker has begun it; else a
+ * refusal comes later. */
 static bh_status begin_consumer(snapshot *self, int64_t count, int waits)
 {
     bh__link *link = &self->broker->link;
@@ -145,8 +146,8 @@ static bh_status begin_consumer(snapshot *self, int64_t count, int waits)
 /*
  * Begins all consumers in one go, so that nothing comes in between.
  *
- * Until all of them have begun, a connection that closes would bring the messages of the first ones back behind the
- * others. The messages of the first ones are given meanwhile.
+ * Until all of them have begun, a connection that closes would bring the messages of the first ones
+ * back behind the others. The messages of the first ones are given meanwhile.
  */
 static bh_status consume(snapshot *self)
 {
@@ -184,8 +185,8 @@ static bh_status rest(const snapshot *self)
     return status;
 }
 
-/* Counts the ready messages. Waits while there is a consumer: if it is of a command that was just killed, its messages
- * may come back soon. */
+/* Counts the ready messages. Waits while there is a consumer: if it is of a command that was just
+ * killed, its messages may come back soon. */
 static bh_status count_ready(snapshot *self, int64_t *consumers)
 {
     int64_t until_ms = bh__monotonic_ms() + LONGEST_OTHER_MS;
@@ -219,8 +220,8 @@ static bh_status probe_empty(snapshot *self, int *is_empty)
     return status;
 }
 
-/* Counts the ready messages as count_ready() does, and doubts a count of 0. The broker reports 0 messages and 0 consumers
- * of a quorum queue that does not answer within 10 s. */
+/* Counts the ready messages as count_ready() does, and doubts a count of 0. The broker reports 0
+ * messages and 0 consumers of a quorum queue that does not answer within 10 s. */
 static bh_status count_surely(snapshot *self)
 {
     int64_t consumers = 0;
@@ -262,7 +263,7 @@ int snapshot_begin(snapshot *self, connection *broker, const char *queue)
     return connection_complain(broker);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- messages */
+/* ------------------------------------------------------------------------------------- messages */
 
 static int is_over(const snapshot *self)
 {
@@ -319,9 +320,9 @@ static bh_status await_return(const snapshot *self, int64_t count)
     return status;
 }
 
-/* Waits for the acknowledgements if no message is held that could be given back behind them. Reads the depth on their
- * own channel: the queue answers after the acknowledgements. It does so many times, as the queue works on them bit by
- * bit. */
+/* Waits for the acknowledgements if no message is held that could be given back behind them. Reads
+ * the depth on their own channel: the queue answers after the acknowledgements. It does so many
+ * times, as the queue works on them bit by bit. */
 static bh_status look_behind_acks(const snapshot *self, int questions)
 {
     int64_t ready;
@@ -336,8 +337,8 @@ bh_status snapshot_await_acks(const snapshot *self)
     return look_behind_acks(self, FEW_QUESTIONS);
 }
 
-/* Gives back the messages of each consumer, one consumer after the other, each when the queue has the messages of the
- * one before. One nack of all gives them back in another order. */
+/* Gives back the messages of each consumer, one consumer after the other, each when the queue has
+ * the messages of the one before. One nack of all gives them back in another order. */
 static bh_status give_back_in_order(snapshot *self)
 {
     int64_t back = 0;
@@ -360,9 +361,10 @@ static bh_status give_back_in_order(snapshot *self)
 /*
  * Gives back the held messages. Gives back only one if the end of the channel can return the rest.
  *
- * From RabbitMQ 4.3 on a nack does not count as a delivery. Before 4.0 a nack of many messages gives them back in an
- * order of its own. So does a nack of messages that came while their consumer was being cancelled. So the end of the
- * channel gives them back before 4.0, and if not all messages have come.
+ * From RabbitMQ 4.3 on a nack does not count as a delivery. Before 4.0 a nack of many messages
+ * gives them back in an order of its own. So does a nack of messages that came while their consumer
+ * was being cancelled. So the end of the channel gives them back before 4.0, and if not all
+ * messages have come.
  */
 static bh_status give_back(snapshot *self)
 {

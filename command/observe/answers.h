@@ -1,8 +1,9 @@
 /*
  * Answers: whether the broker answers a request that needs its cluster.
  *
- * A node of RabbitMQ 4.3 that lost its cluster keeps its clients, and answers how many messages a queue had. It does not
- * answer a change of bindings. So the request unbinds a binding that does not exist, as the worker's probe does.
+ * A node of RabbitMQ 4.3 that lost its cluster keeps its clients, and answers how many messages a
+ * queue had. It does not answer a change of bindings. So the request unbinds a binding that does
+ * not exist, as the worker's probe does.
  */
 #ifndef BACKHOP_COMMAND_ANSWERS_H
 #define BACKHOP_COMMAND_ANSWERS_H
@@ -21,8 +22,8 @@ typedef struct answers {
 
 /* Begins on a new connection, whose frames it takes from now on. */
 void answers_begin(answers *self, connection *broker);
-/* Sends the request for the first work queue, unless an answer is outstanding. Without a work queue it sends nothing. After a
- * refusal it sends one a minute, because the broker logs each one. */
+/* Sends the request for the first work queue, unless an answer is outstanding. Without a work queue
+ * it sends nothing. After a refusal it sends one a minute, because the broker logs each one. */
 void answers_request(answers *self, const depths *queues);
 /* Returns how long the broker has not answered, in ms; 0: it has. */
 int64_t answers_silence_ms(const answers *self);

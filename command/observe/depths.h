@@ -1,4 +1,5 @@
-/* Depths: how many messages are ready in the queues of a namespace, by passive declarations: nothing is taken or changed. */
+/* Depths: how many messages are ready in the queues of a namespace, by passive declarations:
+ * nothing is taken or changed. */
 #ifndef BACKHOP_COMMAND_DEPTHS_H
 #define BACKHOP_COMMAND_DEPTHS_H
 
@@ -35,13 +36,14 @@ typedef struct depths {
     int64_t listed_ms;     /* monotonic: when the wait queues were listed last */
 } depths;
 
-/* The queues of these work queues: each itself, its parked queue, and once the wait queues and the unroutable queue. */
+/* The queues of these work queues: each itself, its parked queue, and once the wait queues and the
+ * unroutable queue. */
 void depths_plan(depths *self, const topology_options *topology, const policy_options *policy, char **queues,
                  int count);
 void depths_free(depths *self);
 /*
- * Adds the wait queues of the namespace that exist, of any policy, by the management API. Lists them once a minute at
- * most. If the API does not answer, it complains and adds none.
+ * Adds the wait queues of the namespace that exist, of any policy, by the management API. Lists
+ * them once a minute at most. If the API does not answer, it complains and adds none.
  *
  * api: NULL adds none.
  */
@@ -50,16 +52,18 @@ void depths_find(depths *self, management *api);
 const char *depths_wanted(const depths *self);
 /* Adds the wait queues among the names that the management API listed. */
 void depths_add_waiting(depths *self, const queue_names *found);
-/* Reads all queues; missing queues once a minute. BH_ERR_CONNECTION and its kin: broker->problem. */
+/* Reads all queues; missing queues once a minute. BH_ERR_CONNECTION and its kin:
+ * broker->problem. */
 bh_status depths_read(depths *self, connection *broker);
 /* Returns 1 for a wait queue that does not exist yet: a worker declares it on demand. */
 int depth_is_not_made(const depth *self);
 enum { REFUSED_TEXT = 128 };
-/* Writes how many queues the user may not look at, and the permission that the user needs. Returns 0 if there are none. */
+/* Writes how many queues the user may not look at, and the permission that the user needs. Returns
+ * 0 if there are none. */
 int depths_show_refused(const depths *self, char out[REFUSED_TEXT]);
 /*
- * Returns when the first message of a wait queue comes back at the latest, in ms since the epoch. It has been there at least
- * since the depth fell last.
+ * Returns when the first message of a wait queue comes back at the latest, in ms since the epoch.
+ * It has been there at least since the depth fell last.
  *
  * now_ms: the time of the last look.
  */

@@ -15,9 +15,10 @@
 
 enum { PATIENCE_MS = 10000 };
 
-/* ------------------------------------------------------------------------------------------------------------ broker */
+/* --------------------------------------------------------------------------------------- broker */
 
-/* Known faults: of versions from the first up to, but not with, the second. The last one that fits. */
+/* Known faults: of versions from the first up to, but not with, the second. The last one that
+ * fits. */
 static const struct {
     int from[3], to[3];
     int is_serious;
@@ -75,9 +76,10 @@ static void examine_broker(doctor *self)
         doctor_praise(self, what);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ queues */
+/* --------------------------------------------------------------------------------------- queues */
 
-/* Returns 1 if the namespace has a wait queue, or may have one: only the management API lists all wait queues. */
+/* Returns 1 if the namespace has a wait queue, or may have one: only the management API lists all
+ * wait queues. */
 static int may_have_wait_queues(const doctor *self, const depths *seen)
 {
     for (size_t i = 0; i < seen->count; i++)
@@ -225,7 +227,8 @@ static int is_parked_by_backhop(const parked *on)
     return past.parked.size > 0 && bh_topology_owns(on->topology, on->delivery);
 }
 
-/* Looks into a parked queue, as 'backhop parked list' does, for what Backhop did not park there. EX_OK, or the exit code. */
+/* Looks into a parked queue, as 'backhop parked list' does, for what Backhop did not park there.
+ * EX_OK, or the exit code. */
 static int examine_parked(doctor *self, const char *queue)
 {
     parked_options options = {.broker = self->broker, .topology = self->topology};
@@ -253,7 +256,7 @@ static int examine_parked(doctor *self, const char *queue)
     return code;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- main */
+/* ----------------------------------------------------------------------------------------- main */
 
 /* How much of a parked queue is looked into: as much as comes back in order whatever happens. */
 static int is_short(const depth *queue)

@@ -30,7 +30,8 @@ typedef struct exporter {
     server *server;
 } exporter;
 
-/* A label's value: backslash, quotation mark and line feed escaped, as Prometheus' text format 0.0.4 has it. */
+/* A label's value: backslash, quotation mark and line feed escaped, as Prometheus' text format
+ * 0.0.4 has it. */
 static void print_label(FILE *out, const char *text)
 {
     for (; *text; text++) {
@@ -116,7 +117,8 @@ static int find_queues(exporter *self)
     return code;
 }
 
-/* Finds the queues of this moment. If the management API does not answer, the list stays. Returns 1 if it changed. */
+/* Finds the queues of this moment. If the management API does not answer, the list stays. Returns 1
+ * if it changed. */
 static int update_queues(exporter *self)
 {
     listed found;
@@ -144,7 +146,8 @@ static void connect_to_broker(exporter *self)
         self->retry_ms = bh__monotonic_ms() + AGAIN_MS;
 }
 
-/* Reads the depths. Returns 0 without a connection, and if the broker does not answer: the depths then are stale. */
+/* Reads the depths. Returns 0 without a connection, and if the broker does not answer: the depths
+ * then are stale. */
 static int look(exporter *self)
 {
     if (!self->connection && bh__monotonic_ms() >= self->retry_ms)
@@ -162,7 +165,8 @@ static int look(exporter *self)
     return status == BH_OK;
 }
 
-/* Looks, and writes what there is; backhop_up is 0 if the broker does not answer, and nothing else is written. */
+/* Looks, and writes what there is; backhop_up is 0 if the broker does not answer, and nothing else
+ * is written. */
 static void print_metrics(exporter *self, FILE *out)
 {
     if (update_queues(self))

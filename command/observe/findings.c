@@ -14,7 +14,8 @@ static void print_painted(ink colour, const char *word)
     printf("%s%s%s", paint(colour), word, paint(PLAIN));
 }
 
-/* Returns the first command that the advice has in quotation marks; NULL: none. A quotation mark of a name is escaped. */
+/* Returns the first command that the advice has in quotation marks; NULL: none. A quotation mark of
+ * a name is escaped. */
 static json_t *command_of(const char *advice)
 {
     static const char *const programs[] = {"'backhop ", "'rabbitmqctl "};

@@ -26,7 +26,8 @@ typedef struct doctor {
 int doctor_is_new(doctor *self, const char *kind, const char *name);
 /* Prints and counts one finding: its statement, its meaning, the advice. The last two may be "". */
 void doctor_find(doctor *self, int is_serious, const char *what, const char *meaning, const char *advice);
-/* Prints a serious finding: a part of the topology is missing, and declaring the topology makes it. */
+/* Prints a serious finding: a part of the topology is missing, and declaring the topology makes
+ * it. */
 void doctor_find_missing(doctor *self, const bh_topology *topology, const char *what, const char *meaning);
 /* Prints that something is as it should be; not in JSON. */
 void doctor_praise(const doctor *self, const char *what);

@@ -15,7 +15,8 @@
 
 enum { PATIENT_MS = 2000 };
 
-/* A byte hands the fields from one side to the other: from the caller with a question, from the thread with the answer. */
+/* A byte hands the fields from one side to the other: from the caller with a question, from the
+ * thread with the answer. */
 struct listing {
     management *api;
     pthread_t thread;

@@ -1,4 +1,5 @@
-/* Overdue: messages that a wait queue holds for longer than its TTL, as far as its depth shows. Pure. */
+/* Overdue: messages that a wait queue holds for longer than its TTL, as far as its depth shows.
+ * Pure. */
 #ifndef BACKHOP_COMMAND_OVERDUE_H
 #define BACKHOP_COMMAND_OVERDUE_H
 
@@ -15,9 +16,10 @@ typedef struct overdue {
 } overdue;
 
 /*
- * Records a depth (-1: not known) and returns how many messages are overdue. A message is overdue if it was there a TTL
- * and OVERDUE_GRACE_MS ago, and the depth has not fallen at any reading since. A queue that works falls within its TTL,
- * unless arrivals outnumber departures at each reading.
+ * Records a depth (-1: not known) and returns how many messages are overdue. A message is overdue
+ * if it was there a TTL and OVERDUE_GRACE_MS ago, and the depth has not fallen at any reading
+ * since. A queue that works falls within its TTL, unless arrivals outnumber departures at each
+ * reading.
  */
 int64_t overdue_record(overdue *self, int64_t depth, int64_t ttl_ms, int64_t now_ms);
 

@@ -149,12 +149,12 @@ static void probe_all(doctor *self, probes *sent, const char *key)
         report_all(self, sent);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- permissions */
+/* ---------------------------------------------------------------------------------- permissions */
 
 /*
- * Returns 1 unless the broker refuses this user to write to an exchange, without a message: unbinds a binding that does not
- * exist. RabbitMQ checks the permission to write to the destination first, and names it in a refusal. CHANNEL_CALL is open,
- * and stays so.
+ * Returns 1 unless the broker refuses this user to write to an exchange, without a message: unbinds
+ * a binding that does not exist. RabbitMQ checks the permission to write to the destination first,
+ * and names it in a refusal. CHANNEL_CALL is open, and stays so.
  */
 static int may_publish(doctor *self, const char *exchange, bh_status *status)
 {
@@ -183,8 +183,8 @@ static const char *find_refused(doctor *self, const bh_topology *topology, bh_st
     return NULL;
 }
 
-/* Reports a user that may park messages, which the default exchange routes, but may not let them wait. Another user may be
- * one that only looks. Returns 1 if it may publish no probe. */
+/* Reports a user that may park messages, which the default exchange routes, but may not let them
+ * wait. Another user may be one that only looks. Returns 1 if it may publish no probe. */
 static int examine_permissions(doctor *self, const bh_topology *topology)
 {
     char what[400], advice[ARGUMENT_TEXT + 160], name[ARGUMENT_TEXT];

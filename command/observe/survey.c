@@ -22,7 +22,7 @@ static void show_value(char out[TEXT], const json_t *value)
         snprintf(out, TEXT, "%s", value && !json_is_null(value) ? "another value" : "nothing");
 }
 
-/* ------------------------------------------------------------------------------------------------------------- cluster */
+/* -------------------------------------------------------------------------------------- cluster */
 
 static const char *version_of(const json_t *node)
 {
@@ -180,7 +180,7 @@ int survey_cluster(doctor *self, const depths *seen)
     return code;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- arguments */
+/* ------------------------------------------------------------------------------------ arguments */
 
 static void compare_argument(doctor *self, const bh_declaration *it, const bh_argument *argument, const json_t *found)
 {
@@ -272,8 +272,8 @@ static int is_unreachable(const json_t *limit)
     return json_is_integer(limit) && (json_integer_value(limit) < 0 || json_integer_value(limit) >= UNREACHED_LIMIT);
 }
 
-/* Returns 1 if a wait queue dead-letters at least once with this overflow, or is not declared to. RabbitMQ takes overflow
- * from the policy, and the strategy from the argument. */
+/* Returns 1 if a wait queue dead-letters at least once with this overflow, or is not declared to.
+ * RabbitMQ takes overflow from the policy, and the strategy from the argument. */
 static int keeps_strategy(const json_t *found, const json_t *overflow)
 {
     const json_t *strategy = json_object_get(json_object_get(found, "arguments"), "x-dead-letter-strategy");
@@ -282,7 +282,8 @@ static int keeps_strategy(const json_t *found, const json_t *overflow)
            (text && strcmp(text, "reject-publish") == 0);
 }
 
-/* Returns 1 if other settings take the harm away, as a length limit that RabbitMQ refuses publishes at. */
+/* Returns 1 if other settings take the harm away, as a length limit that RabbitMQ refuses publishes
+ * at. */
 static int is_averted(size_t at, const json_t *found, const json_t *value)
 {
     if (harms[at].kind == DEPTH_WAITING && strcmp(harms[at].key, "overflow") == 0)
@@ -304,7 +305,8 @@ static int is_harm(size_t at, depth_kind kind, const json_t *found, const json_t
            (!harms[at].value || (json_is_string(value) && strcmp(json_string_value(value), harms[at].value) == 0));
 }
 
-/* Returns 1 for a delivery limit above RabbitMQ's own: somebody chose it for a queue whose messages are given back often. */
+/* Returns 1 for a delivery limit above RabbitMQ's own: somebody chose it for a queue whose messages
+ * are given back often. */
 static int is_high_limit(size_t at, const json_t *value)
 {
     return harms[at].kind == DEPTH_WORK && strcmp(harms[at].key, "delivery-limit") == 0 &&
@@ -319,7 +321,8 @@ static int declares_argument(const bh_declaration *it, const char *key)
     return 0;
 }
 
-/* Reports harmful arguments of a queue that its declaration does not have. `it` is zero if there is no declaration. */
+/* Reports harmful arguments of a queue that its declaration does not have. `it` is zero if there is
+ * no declaration. */
 static void examine_arguments(doctor *self, const depth *queue, const bh_declaration *it, const json_t *found)
 {
     char what[3 * TEXT], key[64], has[TEXT];
@@ -367,7 +370,8 @@ static void examine_policies(doctor *self, const depth *queue, const json_t *fou
     }
 }
 
-/* Reports quorum queues with too few members, and classic queues that a policy mirrors. Wait queues are one finding. */
+/* Reports quorum queues with too few members, and classic queues that a policy mirrors. Wait queues
+ * are one finding. */
 static void examine_copies(doctor *self, const depth *queue, const json_t *found)
 {
     enum { USUAL = 3 }; /* members that RabbitMQ declares */
@@ -393,7 +397,8 @@ static void examine_copies(doctor *self, const depth *queue, const json_t *found
     }
 }
 
-/* Reports messages past their TTL that no work queue has confirmed, from the leader's last statistics. */
+/* Reports messages past their TTL that no work queue has confirmed, from the leader's last
+ * statistics. */
 static void examine_dead_letters(doctor *self, const depth *queue, const json_t *found)
 {
     enum { USUAL = 64 }; /* on their way at once: RabbitMQ has 32 */
@@ -421,9 +426,10 @@ int survey_has_limit(doctor *self, const char *queue)
     return has_limit;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- topology */
+/* ------------------------------------------------------------------------------------- topology */
 
-/* Reads the declaration of a queue. Returns 0 and a zero *out if the topology does not declare the queue. */
+/* Reads the declaration of a queue. Returns 0 and a zero *out if the topology does not declare the
+ * queue. */
 static int find_declaration(const bh_topology *topology, const char *queue, bh_declaration *out)
 {
     for (size_t i = 0; bh_topology_declaration(topology, i, out) == BH_OK; i++)
@@ -432,7 +438,8 @@ static int find_declaration(const bh_topology *topology, const char *queue, bh_d
     return 0;
 }
 
-/* Reports a work queue whose rejected messages go to an exchange of the topology. Strategy reject needs this. */
+/* Reports a work queue whose rejected messages go to an exchange of the topology. Strategy reject
+ * needs this. */
 static void examine_dead_letter_exchange(doctor *self, const bh_topology *topology, const json_t *found)
 {
     char what[TEXT];
@@ -485,8 +492,9 @@ static int has_quorum_waits(const bh_topology *topology)
 }
 
 /*
- * Notes a work queue whose urgent retries delay others (W4). RabbitMQ 4.0 to 4.2 gives a quorum queue two levels, and
- * looks at the urgent one first. A quorum work queue needs no argument for priorities, so only a classic one shows them.
+ * Notes a work queue whose urgent retries delay others (W4). RabbitMQ 4.0 to 4.2 gives a quorum
+ * queue two levels, and looks at the urgent one first. A quorum work queue needs no argument for
+ * priorities, so only a classic one shows them.
  */
 static void examine_priorities(doctor *self, const bh_topology *topology, const json_t *found)
 {

@@ -12,7 +12,8 @@
 int survey_cluster(doctor *self, const depths *seen);
 /* Examines the arguments, bindings and policies of a work queue's topology, as far as it exists. */
 int survey_topology(doctor *self, const bh_topology *topology, const depths *seen);
-/* Returns 1 if a policy gives the queue a delivery limit, which survey_topology examines; 0 if the API is not offered. */
+/* Returns 1 if a policy gives the queue a delivery limit, which survey_topology examines; 0 if the
+ * API is not offered. */
 int survey_has_limit(doctor *self, const char *queue);
 
 #endif

@@ -87,7 +87,8 @@ static int is_quiet(const depth *self)
     return self->kind == DEPTH_WAITING && self->ready >= 0;
 }
 
-/* Returns 1 if a screen has a line of the queue. Wait queues that the user may not look at are only counted. */
+/* Returns 1 if a screen has a line of the queue. Wait queues that the user may not look at are only
+ * counted. */
 static int has_line(const depth *self)
 {
     return !depth_is_not_made(self) && !(self->kind == DEPTH_WAITING && self->is_refused);
@@ -103,7 +104,8 @@ static const char *title(const depth *self, char out[TIME_TEXT])
     return self->wait_ms ? show_duration(out, self->wait_ms) : self->name;
 }
 
-/* How many columns the names, the consumers and the bars have. A narrow screen has names and depths only. */
+/* How many columns the names, the consumers and the bars have. A narrow screen has names and depths
+ * only. */
 static void share_columns(const top *self, int columns, int *name, int *consumers, int *bars)
 {
     enum { OTHERS = 23, CONSUMERS = 10, LEAST = 8, NARROW = 60 };
@@ -139,7 +141,8 @@ static size_t draw_line(const top *self, size_t index, int width, int consumed, 
     return used;
 }
 
-/* One screen's lines, each cut at its edge: first the queues that need an operator, then the wait queues in use. */
+/* One screen's lines, each cut at its edge: first the queues that need an operator, then the wait
+ * queues in use. */
 static void draw(const top *self, const char *host)
 {
     char refused[REFUSED_TEXT];
@@ -214,7 +217,8 @@ static void print_once(const top *self)
         printf("%s\n", refused);
 }
 
-/* Makes the terminal pass each key at once, and not show it. Returns 0 if standard input is no terminal. */
+/* Makes the terminal pass each key at once, and not show it. Returns 0 if standard input is no
+ * terminal. */
 static int begin_keys(struct termios *before)
 {
     if (tcgetattr(STDIN_FILENO, before) != 0)
@@ -246,8 +250,8 @@ static int wait_for_look(connection *broker, int64_t until_ms, int has_keys, bh_
 }
 
 /*
- * Waits until the broker answers. A screen shows meanwhile that its numbers are stale; without a screen the wait is
- * limited. Returns 1 if q was typed.
+ * Waits until the broker answers. A screen shows meanwhile that its numbers are stale; without a
+ * screen the wait is limited. Returns 1 if q was typed.
  */
 static int wait_for_answer(top *self, connection *broker, int is_live, int has_keys, bh_status *status)
 {

@@ -11,7 +11,7 @@
 
 enum { TEXT = 1200 };
 
-/* ------------------------------------------------------------------------------------------------------------- bindings */
+/* ------------------------------------------------------------------------------------- bindings */
 
 /* Returns 1 if an exchange leads to work queues: applications of a namespace share it. */
 static int is_shared(const bh_topology *topology, const char *exchange)
@@ -24,7 +24,8 @@ static int is_shared(const bh_topology *topology, const char *exchange)
     return 0;
 }
 
-/* Returns 1 if the topology declares the binding, or if another application's work queue has this key. */
+/* Returns 1 if the topology declares the binding, or if another application's work queue has this
+ * key. */
 static int is_expected(const bh_topology *topology, const char *exchange, const json_t *binding)
 {
     const char *to = json_text_of(binding, "destination"), *key = json_text_of(binding, "routing_key");
@@ -64,7 +65,7 @@ static int examine_bindings(doctor *self, const bh_topology *topology, const cha
     return code;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- federation */
+/* ----------------------------------------------------------------------------------- federation */
 
 static const json_t *policy_named(const json_t *list, const char *name)
 {
@@ -83,7 +84,8 @@ static int is_federating(const json_t *definition)
     return json_object_get(definition, "federation-upstream") || json_object_get(definition, "federation-upstream-set");
 }
 
-/* Each passage of a retry publishes a copy at the other broker. A policy that many exchanges have is one finding. */
+/* Each passage of a retry publishes a copy at the other broker. A policy that many exchanges have
+ * is one finding. */
 void traffic_examine_exchange(doctor *self, const char *exchange, const json_t *found)
 {
     char what[TEXT];
@@ -96,7 +98,7 @@ void traffic_examine_exchange(doctor *self, const char *exchange, const json_t *
     }
 }
 
-/* -------------------------------------------------------------------------------------------------------------- the relay */
+/* ------------------------------------------------------------------------------------ the relay */
 
 /* Reports rejected messages that no relay takes. */
 static int examine_rejected(doctor *self, const bh_topology *topology)

@@ -1,11 +1,13 @@
 /*
- * Actions: a file of what operators did, which --history or BACKHOP_HISTORY names. One JSON object a line:
+ * Actions: a file of what operators did, which --history or BACKHOP_HISTORY names. One JSON object
+ * a line:
  *
  *     {"event": "begun", "id": "1f0c...", "time_ms": 1764120000000, "user": "ana", "action": "replay", "vhost": "/",
  *      "queue": "orders.parked", "where": ["class=TimeoutError"], "messages": 120, ...}
  *     {"event": "ended", "id": "1f0c...", ..., "code": 0, "replayed": 120, "stopped": ""}
  *
- * A program that was killed leaves no second line. --action-id sets the id, of at most 16 characters.
+ * A program that was killed leaves no second line. --action-id sets the id, of at most 16
+ * characters.
  */
 #ifndef BACKHOP_COMMAND_PARKED_ACTIONS_H
 #define BACKHOP_COMMAND_PARKED_ACTIONS_H
@@ -34,9 +36,11 @@ typedef struct action {
     json_t *facts; /* owned */
 } action;
 
-/* Records that an action begins. `facts`, an object, is freed. EX_OK; or complains and returns 73: nothing may be done. */
+/* Records that an action begins. `facts`, an object, is freed. EX_OK; or complains and returns 73:
+ * nothing may be done. */
 int action_begin(action *self, const action_options *options, json_t *facts);
-/* Records its end, with its exit code and results, an object, which is freed. Does nothing if no action was begun. */
+/* Records its end, with its exit code and results, an object, which is freed. Does nothing if no
+ * action was begun. */
 void action_end(action *self, int code, json_t *results);
 /* Checks the number of messages. EX_OK; or complains and returns 75. */
 int action_check(const action_options *options, int64_t count);

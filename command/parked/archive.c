@@ -18,7 +18,7 @@ static int is_number(int property)
            property == BH_PROPERTY_TIMESTAMP;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ base64 */
+/* --------------------------------------------------------------------------------------- base64 */
 
 static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -67,7 +67,7 @@ static int put_base64(bh__buffer *out, const json_t *text)
     return 1;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- writing */
+/* -------------------------------------------------------------------------------------- writing */
 
 static json_t *text_value(bh_bytes text)
 {
@@ -156,7 +156,7 @@ json_t *archive_object(const char *queue, const bh_message *message, const bh_de
     return object;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- reading */
+/* -------------------------------------------------------------------------------------- reading */
 
 enum { LENGTH_BYTES = 4, DEEPEST = 2 * BH_DELIVERY_MAX_DEPTH };
 
@@ -177,7 +177,8 @@ static void put(bh__buffer *out, uint64_t number, size_t size)
     bh__put_number(out, number, size);
 }
 
-/* Appends a text behind its length. Returns false if it is no text, or too long for a length of so many bytes. */
+/* Appends a text behind its length. Returns false if it is no text, or too long for a length of so
+ * many bytes. */
 static int put_text(bh__buffer *out, const json_t *text, size_t length_bytes)
 {
     put(out, 0, length_bytes);
@@ -325,7 +326,7 @@ int archive_read(json_t *object, bh__buffer *properties, bh__buffer *body, char 
     return put_base64(body, json_object_get(object, "body")) || is_wrong(problem, "\"body\" is missing or no base64");
 }
 
-/* ------------------------------------------------------------------------------------------------------------ saving */
+/* --------------------------------------------------------------------------------------- saving */
 
 /* Returns the header CC under the name `header`, as an item of a list. */
 static json_t *saved_cc(const bh_delivery *delivery, const char *header)

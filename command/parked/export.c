@@ -71,7 +71,8 @@ static int is_safe(FILE *file)
     return fflush(file) == 0 && !ferror(file) && (fsync(fileno(file)) == 0 || errno == EINVAL || errno == EROFS);
 }
 
-/* Checks the number of messages, and records the action. EX_OK, or complains and returns the exit code. */
+/* Checks the number of messages, and records the action. EX_OK, or complains and returns the exit
+ * code. */
 static int begin_drop(taking *self, const parked *on, const char *name)
 {
     int code = action_check(&self->options, self->fitting);
@@ -84,9 +85,9 @@ static int begin_drop(taking *self, const parked *on, const char *name)
 }
 
 /*
- * Takes the messages of the file off their queue, batch by batch. FILE.dropped counts the lines up to the end of the
- * current batch. If this process is killed, a load can double that batch, and messages of earlier ones whose
- * acknowledgements the broker had not processed.
+ * Takes the messages of the file off their queue, batch by batch. FILE.dropped counts the lines up
+ * to the end of the current batch. If this process is killed, a load can double that batch, and
+ * messages of earlier ones whose acknowledgements the broker had not processed.
  */
 static bh_status take_off(taking *self, snapshot *shot, const char *name)
 {

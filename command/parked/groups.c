@@ -50,7 +50,8 @@ static void set_class(group *self, bh_bytes class)
              class.data);
 }
 
-/* Adds a message to the rest of its queue. The rest has a class only if all its messages have it. */
+/* Adds a message to the rest of its queue. The rest has a class only if all its messages have
+ * it. */
 static group *add_to_rest(groups *self, const char *queue, bh_bytes class)
 {
     group wanted;

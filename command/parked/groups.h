@@ -5,8 +5,8 @@
 #include "parked/selection.h"
 
 /*
- * Further kinds of errors of a queue count as one. The limit is of each queue, so that no queue hides others. After
- * GROUPS_MOST groups each further queue has GROUPS_LEAST.
+ * Further kinds of errors of a queue count as one. The limit is of each queue, so that no queue
+ * hides others. After GROUPS_MOST groups each further queue has GROUPS_LEAST.
  */
 enum { GROUPS_OF_QUEUE = 200, GROUPS_LEAST = 5, GROUPS_MOST = 8000, GROUPS_BUCKETS = 60 };
 
@@ -35,8 +35,9 @@ typedef struct groups {
 
 /* Writes why a message was parked, as groups compare it. */
 void group_reason(char out[32], const bh_history *history);
-/* Counts a message of a queue, which was parked at about `parked_ms`. The messages of a queue follow each other, and none
- * is counted after groups_sort or groups_join. Returns 0 if there is no memory. */
+/* Counts a message of a queue, which was parked at about `parked_ms`. The messages of a queue
+ * follow each other, and none is counted after groups_sort or groups_join. Returns 0 if there is no
+ * memory. */
 int groups_add(groups *self, const char *queue, const bh_history *history, int64_t parked_ms);
 /* Returns how many queues have more kinds of errors than groups. */
 int64_t groups_cut(const groups *self);
@@ -44,7 +45,8 @@ int64_t groups_cut(const groups *self);
 int groups_copy(groups *out, const groups *self);
 /* The largest first. */
 void groups_sort(groups *self);
-/* The largest error of all queues first; the groups of one error and reason follow each other, the largest first. */
+/* The largest error of all queues first; the groups of one error and reason follow each other, the
+ * largest first. */
 void groups_join(groups *self);
 /* Returns the place after the last group that has the error and reason of the one at `begin`. */
 size_t groups_end_of_error(const groups *self, size_t begin);

@@ -206,7 +206,8 @@ static void put_in_order(listing *counts)
         groups_sort(&counts->found);
 }
 
-/* Prints the groups so far as progress, if they are due or must be printed. Does nothing without --progress. */
+/* Prints the groups so far as progress, if they are due or must be printed. Does nothing without
+ * --progress. */
 static void show_groups(parked *on, const snapshot *shot, listing *counts, int must_show)
 {
     int64_t now_ms = bh__monotonic_ms();
@@ -264,8 +265,9 @@ static int is_listed(queue_names *list, const char *queue)
 }
 
 /*
- * Groups the messages of all these queues, of each once: "orders" and "orders.parked" name one. Complains of queues that cannot be looked at, and goes on with the others. EX_OK;
- * EX_UNAVAILABLE if there were such queues; or the exit code of a failure that ended it.
+ * Groups the messages of all these queues, of each once: "orders" and "orders.parked" name one.
+ * Complains of queues that cannot be looked at, and goes on with the others. EX_OK; EX_UNAVAILABLE
+ * if there were such queues; or the exit code of a failure that ended it.
  */
 static int count_queues(parked *on, const queue_names *queues, listing *counts)
 {

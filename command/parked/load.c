@@ -143,8 +143,8 @@ static int read_line(loading *self, json_t *object, char problem[256])
     return status == BH_OK;
 }
 
-/* Reads a line of the file as properties and body, and finds the queue that it goes to. EX_OK, or complains and returns the
- * exit code. */
+/* Reads a line of the file as properties and body, and finds the queue that it goes to. EX_OK, or
+ * complains and returns the exit code. */
 static int read_message(loading *self, json_t *object, const char **to)
 {
     char problem[256];

@@ -11,7 +11,8 @@ typedef struct marks {
     size_t capacity; /* a power of two */
 } marks;
 
-/* Makes an empty set with room for `most` marks; free it with marks_free. Ends the program if there is no memory. */
+/* Makes an empty set with room for `most` marks; free it with marks_free. Ends the program if there
+ * is no memory. */
 void marks_init(marks *self, int64_t most);
 void marks_free(marks *self);
 /* Returns the mark of a message that was replayed so often. Never 0. */

@@ -15,7 +15,7 @@
 
 enum { LOOK_PROGRESS_MS = 300 };
 
-/* ---------------------------------------------------------------------------------------------------- open and close */
+/* ------------------------------------------------------------------------------- open and close */
 
 void parked_begin(parked *self, const parked_options *options, connection *broker)
 {
@@ -71,8 +71,8 @@ bh_policy *parked_policy(const topology_options *options)
     return setup_policy(is_plain ? &fixed : &none);
 }
 
-/* RabbitMQ 4 drops or dead-letters a message that was given back to a quorum queue more than 20 times, unless the queue
- * has another limit. Before 4.0 only a queue's own limit does that. */
+/* RabbitMQ 4 drops or dead-letters a message that was given back to a quorum queue more than 20
+ * times, unless the queue has another limit. Before 4.0 only a queue's own limit does that. */
 static int check_looks_are_safe(const parked *self)
 {
     int64_t limit;
@@ -160,7 +160,7 @@ int parked_go_to(parked *self, const char *name)
     return connection_complain(self->broker);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- messages */
+/* ------------------------------------------------------------------------------------- messages */
 
 bh_status parked_read(parked *self, const bh_message *message)
 {

@@ -59,21 +59,25 @@ typedef struct parked {
 /* Begins on a connection. Wrong conditions end the program. */
 void parked_begin(parked *self, const parked_options *options, connection *broker);
 void parked_end(parked *self);
-/* Begins on a connection of its own: EX_OK, or complains and returns the exit code. The conditions are read first. */
+/* Begins on a connection of its own: EX_OK, or complains and returns the exit code. The conditions
+ * are read first. */
 int parked_open(parked *self, const parked_options *options, const char *purpose);
 void parked_close(parked *self);
-/* Goes to a queue, by its name or its work queue's; the unroutable queue goes by its name. Checks that looking at it is safe, and
- * finds the message of --like. EX_OK, or complains and returns the exit code. */
+/* Goes to a queue, by its name or its work queue's; the unroutable queue goes by its name. Checks
+ * that looking at it is safe, and finds the message of --like. EX_OK, or complains and returns the
+ * exit code. */
 int parked_go_to(parked *self, const char *name);
 /* Reads a message into delivery and history: whether it is selected. */
 int parked_reads(parked *self, const bh_message *message);
-/* These two do the same in two steps: BH_OK if the properties can be read; 1 if the message read last is selected. */
+/* These two do the same in two steps: BH_OK if the properties can be read; 1 if the message read
+ * last is selected. */
 bh_status parked_read(parked *self, const bh_message *message);
 int parked_fits(const parked *self);
 /* Returns 1 if the message that was read last is `wanted`: its id, or "@3", the third. */
 int parked_is(const parked *self, const char *wanted, int64_t position);
-/* Returns about when the message that was read last was parked, in ms since the epoch; -1: not known. No header has that time:
- * it is the due time of its last attempt, else its first failure. */
+/* Returns about when the message that was read last was parked, in ms since the epoch; -1: not
+ * known. No header has that time: it is the due time of its last attempt, else its first
+ * failure. */
 int64_t parked_time_ms(const parked *self);
 /* Makes the policy for a look's topology, whose strategy may need one of its own kind. */
 bh_policy *parked_policy(const topology_options *options);
@@ -85,7 +89,8 @@ const char *parked_id(const parked *self, char out[256]);
 const char *count_messages(char out[64], int64_t count);
 /* Returns what an action's history says of the selection: vhost, queue, where, like. */
 json_t *parked_facts(const parked *self, const char *action_name);
-/* Reads the count from the terminal. EX_OK if it was typed. Without a terminal that is wrong usage. */
+/* Reads the count from the terminal. EX_OK if it was typed. Without a terminal that is wrong
+ * usage. */
 int parked_confirm(int64_t count, const char *what);
 
 int parked_list(int count, char **arguments);

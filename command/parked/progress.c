@@ -36,7 +36,8 @@ bh_past replay_past(const replay *self)
     return past;
 }
 
-/* Returns how many ms so many messages take at the rates of the ramp, from `at_ms` after its begin. */
+/* Returns how many ms so many messages take at the rates of the ramp, from `at_ms` after its
+ * begin. */
 static double ramp_takes_ms(const replay *self, double count, double at_ms)
 {
     double begun_ms = at_ms;
@@ -52,7 +53,8 @@ static double ramp_takes_ms(const replay *self, double count, double at_ms)
     return at_ms - begun_ms + count * 1000 / replay_rate(self, INT64_MAX);
 }
 
-/* Returns how long the rest takes: by the ramp, or without one at the speed so far; -1: not known. */
+/* Returns how long the rest takes: by the ramp, or without one at the speed so far; -1: not
+ * known. */
 static int64_t remaining_ms(const replay *self, int64_t now_ms)
 {
     int64_t span_ms = now_ms - self->begun_ms, rest = self->wanted - self->mover.done;
@@ -130,7 +132,8 @@ void replay_print_prospect(const replay *self)
         printf("%s cannot go: malformed properties\n", count_messages(text, self->on.malformed));
 }
 
-/* Prints that messages can still fail: the parked queue alone does not show that before their last attempt. */
+/* Prints that messages can still fail: the parked queue alone does not show that before their last
+ * attempt. */
 static void print_waiting(const replay *self)
 {
     const char *policy = self->options->policy.file ? "its policy" : "the default policy (--policy FILE names another)";

@@ -1,9 +1,10 @@
 /*
  * backhop parked replay: sends parked messages back.
  *
- * The pure core plans each copy (bh_plan_replay), and the mover sends it. A replay goes in rounds. A round takes a
- * snapshot of the queue, keeps as many copies as fit the memory, and sends them. Meanwhile it holds all other messages,
- * and then gives them back in one go, so that their order stays.
+ * The pure core plans each copy (bh_plan_replay), and the mover sends it. A replay goes in rounds.
+ * A round takes a snapshot of the queue, keeps as many copies as fit the memory, and sends them.
+ * Meanwhile it holds all other messages, and then gives them back in one go, so that their order
+ * stays.
  */
 #include "parked/replay.h"
 
@@ -22,7 +23,7 @@ enum {
 };
 static const double LEAST_RATE = 0.001; /* one message in 1000 s */
 
-/* ------------------------------------------------------------------------------------------------------------- rates */
+/* ---------------------------------------------------------------------------------------- rates */
 
 static void read_ramp(replay *self, const char *text)
 {
@@ -50,7 +51,7 @@ static void pay(void *data, int64_t now_ms)
         self->paid_ms = (self->paid_ms > now - 1000 ? self->paid_ms : now) + 1000 / rate;
 }
 
-/* ---------------------------------------------------------------------------------------------------- parked again */
+/* --------------------------------------------------------------------------------- parked again */
 
 static void remember(void *data, uint64_t mark)
 {
@@ -65,7 +66,7 @@ static int is_again(const replay *self)
     return replays > 0 && marks_have(&self->sent, mark_of(bh__history_id(self->on.history), replays));
 }
 
-/* ------------------------------------------------------------------------------------------------------------ copies */
+/* --------------------------------------------------------------------------------------- copies */
 
 /* Plans the copy of the message that was read last: BH_OK, or why it cannot go. */
 static bh_status plan_copy(replay *self)
@@ -120,10 +121,11 @@ static void take(void *data, bh_message *message)
         bh_message_free(message);
 }
 
-/* -------------------------------------------------------------------------------------------------- while it goes on */
+/* ----------------------------------------------------------------------------- while it goes on */
 
-/* The queue has more messages than this run left in it if some were parked since the look. Only another look shows
- * if they were replayed: if they could be enough to stop, the round ends. Looks after the first take half of the time at most. */
+/* The queue has more messages than this run left in it if some were parked since the look. Only
+ * another look shows if they were replayed: if they could be enough to stop, the round ends. Looks
+ * after the first take half of the time at most. */
 static void look_for_parked_again(replay *self, int64_t now_ms)
 {
     int64_t ready;
@@ -152,8 +154,8 @@ static void looked(void *data)
     self->round_ms = now_ms;
 }
 
-/* Stops if too many replayed messages wait for a retry: with a policy of many attempts it takes long until they are
- * parked again. Two looks must count them. */
+/* Stops if too many replayed messages wait for a retry: with a policy of many attempts it takes
+ * long until they are parked again. Two looks must count them. */
 static void look_for_waiting(replay *self, int64_t now_ms)
 {
     int64_t stop_after = self->options->stop_after, done = self->mover.done;
@@ -163,7 +165,8 @@ static void look_for_waiting(replay *self, int64_t now_ms)
         self->end = "replayed messages failed again and wait for a retry";
 }
 
-/* Runs while copies go: ends the round if it must end, or gives back the held messages for a moment if it must. */
+/* Runs while copies go: ends the round if it must end, or gives back the held messages for a moment
+ * if it must. */
 static void working(void *data, int64_t now_ms)
 {
     replay *self = data;
@@ -213,7 +216,7 @@ static int play(replay *self)
     return code;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- dry run */
+/* -------------------------------------------------------------------------------------- dry run */
 
 /* Counts the messages that would go, by looking at all. */
 static int count_all(replay *self)
@@ -246,7 +249,7 @@ static int count_all(replay *self)
     return snapshot_end(&shot);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- main */
+/* ----------------------------------------------------------------------------------------- main */
 
 /* Begins to watch the wait queues of the consumers' policy. */
 static void watch_waiting(replay *self)

@@ -1,5 +1,6 @@
 /*
- * Replay: one run of `backhop parked replay`, and how it reports: progress, a dry run, a summary, the history.
+ * Replay: one run of `backhop parked replay`, and how it reports: progress, a dry run, a summary,
+ * the history.
  */
 #ifndef BACKHOP_COMMAND_PARKED_REPLAY_H
 #define BACKHOP_COMMAND_PARKED_REPLAY_H

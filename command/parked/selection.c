@@ -121,7 +121,7 @@ void selection_free(selection *self)
     *self = (selection){.conditions = NULL};
 }
 
-/* ----------------------------------------------------------------------------------------------------------- fitting */
+/* -------------------------------------------------------------------------------------- fitting */
 
 /* Returns 1 if the text has this part, in capital letters or small ones. */
 static int has_part(bh_bytes text, const char *part)
@@ -256,7 +256,7 @@ int selection_fits(const selection *self, const bh_delivery *delivery, const bh_
     return 1;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ errors */
+/* --------------------------------------------------------------------------------------- errors */
 
 static bh_bytes first_line(bh_bytes text)
 {
@@ -285,7 +285,8 @@ bh_bytes error_class(bh_bytes error)
     return is_name ? (bh_bytes){line.data, size} : bh_str("");
 }
 
-/* Returns the size of a number, or of a hexadecimal id of at least eight digits, at the beginning; 0 without one. */
+/* Returns the size of a number, or of a hexadecimal id of at least eight digits, at the beginning;
+ * 0 without one. */
 static size_t number_size(bh_bytes text)
 {
     size_t digits = 0, hex = 0;

@@ -60,7 +60,8 @@ static target *add(targets *self, bh_bytes name)
 
 int targets_open(targets *self, const parked *from, const char *to)
 {
-    /* Strategy native publishes to a queue by the default exchange, and makes it the message's work queue. */
+    /* Strategy native publishes to a queue by the default exchange, and makes it the message's work
+     * queue. */
     static const topology_options straight = {.strategy = "native"};
     static const policy_options fixed = {.kind = "fixed", .jitter = "none"};
     *self = (targets){.from = from, .ready = -1};
@@ -89,8 +90,8 @@ void targets_close(targets *self)
 }
 
 /*
- * Builds the topology of a work queue that a header names, and declares its return binding. The header is untrusted: a queue
- * without a parked queue is no work queue, and is never bound.
+ * Builds the topology of a work queue that a header names, and declares its return binding. The
+ * header is untrusted: a queue without a parked queue is no work queue, and is never bound.
  */
 static void build(const targets *self, target *made)
 {

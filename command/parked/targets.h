@@ -24,21 +24,24 @@ typedef struct targets {
 } targets;
 
 /*
- * Opens the targets of a parked queue: `to`, or its work queue. For the unroutable queue without `to`: the work queue that
- * the header backhop-queue of each message names. That header is untrusted: only a queue that has a parked queue is a
- * target. EX_OK, or complains and returns the exit code.
+ * Opens the targets of a parked queue: `to`, or its work queue. For the unroutable queue without
+ * `to`: the work queue that the header backhop-queue of each message names. That header is
+ * untrusted: only a queue that has a parked queue is a target. EX_OK, or complains and returns the
+ * exit code.
  */
 int targets_open(targets *self, const parked *from, const char *to);
 void targets_close(targets *self);
-/* Returns the topology that plans the copy of a message; NULL if its work queue does not exist, or if federation brought the
- * message (bh_topology_owns). */
+/* Returns the topology that plans the copy of a message; NULL if its work queue does not exist, or
+ * if federation brought the message (bh_topology_owns). */
 const bh_topology *targets_find(targets *self, const bh_delivery *delivery);
 /* The single target's name, or "their work queues"; text has quotation marks around a name. */
 const char *targets_name(const targets *self);
 const char *targets_text(const targets *self);
-/* Returns 1 if a single target without consumers has fewer messages than were replayed to it a second ago. */
+/* Returns 1 if a single target without consumers has fewer messages than were replayed to it a
+ * second ago. */
 int targets_drop_messages(targets *self, int64_t done, int64_t now_ms);
-/* Returns 1 if it has fewer after `done` messages, and waits some seconds for the broker's count. */
+/* Returns 1 if it has fewer after `done` messages, and waits some seconds for the broker's
+ * count. */
 int targets_dropped_messages(targets *self, int64_t done);
 
 #endif

@@ -12,7 +12,8 @@ enum {
     FEWEST_PROBED = 3
 };
 
-/* Counts the messages of the queues: -1 if they cannot be counted. Queues that cannot be looked at are removed. */
+/* Counts the messages of the queues: -1 if they cannot be counted. Queues that cannot be looked at
+ * are removed. */
 static int64_t count_all(waiting *self)
 {
     int64_t total = 0;
@@ -37,7 +38,8 @@ static int64_t count_all(waiting *self)
     return status == BH_OK ? total : -1;
 }
 
-/* Returns how long a message that fails each attempt is retried at most; -1 if the policy has no limit. */
+/* Returns how long a message that fails each attempt is retried at most; -1 if the policy has no
+ * limit. */
 static int64_t retried_ms(const bh_topology *topology, const bh_policy *policy)
 {
     bh_limits limits;
@@ -93,8 +95,9 @@ void waiting_start(waiting *self)
             self->queues[i].before = self->queues[i].ready;
 }
 
-/* Returns how many of the messages are probes of doctor. It sends one to each queue with a delay up to PROBED_MS, at once, so
- * they stay in the longer ones for longer. Replayed messages come to the shorter ones first. */
+/* Returns how many of the messages are probes of doctor. It sends one to each queue with a delay up
+ * to PROBED_MS, at once, so they stay in the longer ones for longer. Replayed messages come to the
+ * shorter ones first. */
 static int64_t count_probes(const waiting *self)
 {
     int64_t probes = 0;

@@ -1,8 +1,9 @@
 /*
  * Waiting: whether messages that a replay sent back wait for a retry.
  *
- * A message that fails again is parked only after its last attempt. Before that it is in a wait queue, whose messages
- * must not be read. All work queues of a namespace share the wait queues, so their growth is an estimate.
+ * A message that fails again is parked only after its last attempt. Before that it is in a wait
+ * queue, whose messages must not be read. All work queues of a namespace share the wait queues, so
+ * their growth is an estimate.
  */
 #ifndef BACKHOP_COMMAND_PARKED_WAITING_H
 #define BACKHOP_COMMAND_PARKED_WAITING_H
@@ -31,7 +32,8 @@ typedef struct waiting {
 /* Finds the wait queues of a topology, and counts their messages. Errors leave none to look at. */
 void waiting_begin(waiting *self, connection *broker, const bh_topology *topology, const bh_policy *policy);
 void waiting_free(waiting *self);
-/* Looks right before the first copy. The larger of two counts is `before`: messages of others come and go. */
+/* Looks right before the first copy. The larger of two counts is `before`: messages of others come
+ * and go. */
 void waiting_start(waiting *self);
 /* Looks if the last look is long enough ago; must_look: at once. */
 void waiting_look(waiting *self, int64_t now_ms, int must_look);
@@ -41,8 +43,9 @@ static inline int64_t waiting_again(const waiting *self, int64_t done)
     return self->more < done ? self->more : done;
 }
 /*
- * Returns how many replayed messages have to wait or be parked to stop a replay. That is `stop_after`, or a tenth of
- * `done`, because single failures are no sign. It is half of `before` at least, because other messages come and go.
+ * Returns how many replayed messages have to wait or be parked to stop a replay. That is
+ * `stop_after`, or a tenth of `done`, because single failures are no sign. It is half of `before`
+ * at least, because other messages come and go.
  */
 static inline int64_t waiting_limit(int64_t stop_after, int64_t done, int64_t before)
 {

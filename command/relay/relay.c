@@ -32,7 +32,7 @@ typedef struct relay_options {
     bh_log *log; /* so that 300 messages that are parked in a second are not 300 lines */
 } relay_options;
 
-/* -------------------------------------------------------------------------------------------------------------- the file */
+/* ------------------------------------------------------------------------------------- the file */
 
 static const char *const outcome_names[BH__DEATH_OTHER] = {"rejected", "expired", "maxlen", "delivery-limit"};
 
@@ -117,7 +117,7 @@ static void read_limits(relay_options *o)
     config_at(NULL);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- the relay */
+/* ------------------------------------------------------------------------------------ the relay */
 
 static void expect(bh__relay *relay, bh_status status)
 {
@@ -155,7 +155,8 @@ static void set_waits(bh__relay *relay, const relay_options *o)
     config_at(NULL);
 }
 
-/* The policy of a queue: the options' go before the queue's own in the file, and these before the file's for all. */
+/* The policy of a queue: the options' go before the queue's own in the file, and these before the
+ * file's for all. */
 static bh_policy *make_policy(const relay_options *o, json_t *own, const char *queue)
 {
     json_t *merged = must(json_object());
@@ -182,7 +183,8 @@ static void add_queue(bh__relay *relay, const relay_options *o, const char *name
     bh_policy_free(policy);
 }
 
-/* Returns the policy that the file has for a queue: by its name, or by the first pattern that matches. NULL: none. */
+/* Returns the policy that the file has for a queue: by its name, or by the first pattern that
+ * matches. NULL: none. */
 static json_t *own_policy(json_t *queues, const char *queue)
 {
     const char *name;
@@ -236,7 +238,7 @@ static bh__relay *make_relay(const relay_options *o)
     return relay;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- its policies */
+/* --------------------------------------------------------------------------------- its policies */
 
 static int print_policies(bh__relay *relay, const relay_options *o)
 {
@@ -257,7 +259,7 @@ static int print_policies(bh__relay *relay, const relay_options *o)
     return output_end(EX_OK);
 }
 
-/* ----------------------------------------------------------------------------------------------------------------- running */
+/* -------------------------------------------------------------------------------------- running */
 
 static bh_worker *running; /* for the signal handler */
 static int64_t drain_limit_ms;

@@ -32,7 +32,7 @@ int64_t setup_number(const char *name, const char *text, int64_t lowest, int64_t
     return number;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ policy */
+/* --------------------------------------------------------------------------------------- policy */
 
 static bh_policy *new_policy(void)
 {
@@ -49,7 +49,8 @@ static void set_policy_or_end(bh_policy *policy, const char *name, const char *t
         refuse(NULL, &error);
 }
 
-/* Returns a value as an option's text: "10s" and 8 as they are, ["1s", "5s"] with commas between. NULL: it is another. The caller frees it. */
+/* Returns a value as an option's text: "10s" and 8 as they are, ["1s", "5s"] with commas between.
+ * NULL: it is another. The caller frees it. */
 static char *option_text(const json_t *value, const char **first)
 {
     char *text = NULL;
@@ -95,7 +96,8 @@ static void set_policy_json(bh_policy *policy, const char *key, const json_t *va
     free(text);
 }
 
-/* Returns the kind of policy that the fields decide: their own, or steps if they have steps. NULL: they decide none. */
+/* Returns the kind of policy that the fields decide: their own, or steps if they have steps. NULL:
+ * they decide none. */
 static const char *kind_of(const json_t *fields)
 {
     const json_t *kind = json_object_get(fields, "kind");
@@ -203,7 +205,7 @@ bh_policy *setup_policy_over(const policy_options *o, json_t *fields, const char
     return policy;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- topology */
+/* ------------------------------------------------------------------------------------- topology */
 
 bh_queue_type setup_queue_type(const char *name, const char *text)
 {

@@ -7,7 +7,8 @@
 #include <backhop/topology.h>
 #include <jansson.h>
 
-/* The options as typed; NULL: not given. Words stay words until a policy is made, so that a file and the options are read alike. */
+/* The options as typed; NULL: not given. Words stay words until a policy is made, so that a file
+ * and the options are read alike. */
 typedef struct policy_options {
     const char *file, *kind, *initial, *factor, *max, *steps, *jitter, *max_attempts, *max_age, *max_retry_after,
         *max_crashes;
@@ -17,7 +18,8 @@ typedef struct topology_options {
     const char *strategy, *queue_type, *ns, *series, *stripes, *work_queue_type;
 } topology_options;
 
-/* The options of a policy. HELP is EXPLAIN in the help of schedule, or NAME in the others: these only list the names. */
+/* The options of a policy. HELP is EXPLAIN in the help of schedule, or NAME in the others: these
+ * only list the names. */
 #define EXPLAIN(text) text
 #define NAME(text) NULL
 #define DELAY_OPTIONS(o, HELP)                                                                                         \
@@ -62,19 +64,21 @@ typedef struct topology_options {
         "stripes", 0, OPTION_TEXT, "COUNT", NULL, &(t)->stripes                                                        \
     }
 
-/* Makes the policy; wrong values end the program with 64, a file that cannot be read with 66, one that is no JSON with 65. */
+/* Makes the policy; wrong values end the program with 64, a file that cannot be read with 66, one
+ * that is no JSON with 65. */
 bh_policy *setup_policy(const policy_options *options);
 /*
- * Makes the policy of a JSON object of the file's form, which "where" names in messages. An option goes before a field. If
- * the options decide the kind, the fields that it does not use are removed.
+ * Makes the policy of a JSON object of the file's form, which "where" names in messages. An option
+ * goes before a field. If the options decide the kind, the fields that it does not use are removed.
  */
 bh_policy *setup_policy_over(const policy_options *options, json_t *fields, const char *where);
 /* Returns 1 if a policy has a field of this name. */
 int setup_is_policy_field(const char *name);
-/* Sets a queue's own fields in those for all queues. An own kind removes the others' fields that it does not use. */
+/* Sets a queue's own fields in those for all queues. An own kind removes the others' fields that it
+ * does not use. */
 void setup_merge_policy(json_t *fields, json_t *own);
-/* Returns the place of a word in a set; and a whole number. A wrong text ends the program with 64; `name` is the
- * option's. */
+/* Returns the place of a word in a set; and a whole number. A wrong text ends the program with 64;
+ * `name` is the option's. */
 int setup_word(const char *name, const char *text, const char *const *words, size_t count);
 int64_t setup_number(const char *name, const char *text, int64_t lowest, int64_t highest);
 bh_queue_type setup_queue_type(const char *name, const char *text);

@@ -26,7 +26,7 @@ typedef struct simulate {
     simulation breaker; /* with back-off and a breaker; empty if there is none */
 } simulate;
 
-/* --------------------------------------------------------------------------------------------------------------- plots */
+/* ---------------------------------------------------------------------------------------- plots */
 
 static double calls_at(const simulation *of, size_t at)
 {
@@ -120,7 +120,7 @@ static int write_svg(const simulate *self)
     return EX_OK;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- table */
+/* ---------------------------------------------------------------------------------------- table */
 
 static void add_row(text_table *out, const simulate *self, const simulation *of, const char *name)
 {
@@ -205,7 +205,7 @@ static void print_one_json(const simulate *self, const simulation *of, const cha
         of->drained_ms < 0 ? json_null() : json_integer(of->drained_ms), "cut", of->was_cut, "over_time", buckets)));
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- main */
+/* ----------------------------------------------------------------------------------------- main */
 
 static void read_down(simulate *self)
 {

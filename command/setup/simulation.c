@@ -44,7 +44,7 @@ typedef struct world {
     double free_ms; /* when the downstream can take the next call */
 } world;
 
-/* ------------------------------------------------------------------------------------------------------------ random */
+/* --------------------------------------------------------------------------------------- random */
 
 /* splitmix64 (Steele, Lea, Flood 2014). */
 static uint64_t draw(world *self)
@@ -60,7 +60,7 @@ static double draw_unit(world *self)
     return (double)(draw(self) >> 11) / 9007199254740992.0;
 }
 
-/* -------------------------------------------------------------------------------------------------- heap and line */
+/* -------------------------------------------------------------------------------- heap and line */
 
 static int heap_push(heap *self, mail item)
 {
@@ -118,7 +118,7 @@ static mail line_pop(line *self)
     return first;
 }
 
-/* --------------------------------------------------------------------------------------------------------- decisions */
+/* ------------------------------------------------------------------------------------ decisions */
 
 /* Lets the pure core decide about a message that failed now. */
 static bh_status decide(world *self, const mail *failed)
@@ -178,7 +178,7 @@ static bh_status fail(world *self, mail failed)
     return heap_push(&self->waiting, failed) ? BH_OK : BH_ERR_NO_MEMORY;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- time */
+/* ----------------------------------------------------------------------------------------- time */
 
 static bucket *bucket_at(world *self)
 {

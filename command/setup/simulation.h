@@ -1,6 +1,7 @@
 /*
- * Simulation: a failing downstream, and a policy's retries, as a sequence of events. Pure: the same seed has the same
- * outcome on every machine. The pure core decides each delay, with the random bytes that it would get from the system.
+ * Simulation: a failing downstream, and a policy's retries, as a sequence of events. Pure: the same
+ * seed has the same outcome on every machine. The pure core decides each delay, with the random
+ * bytes that it would get from the system.
  */
 #ifndef BACKHOP_COMMAND_SIMULATION_H
 #define BACKHOP_COMMAND_SIMULATION_H

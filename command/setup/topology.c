@@ -44,7 +44,7 @@ static void destroy(made self)
 
 #define PURE_OPTIONS(o) POLICY_OPTIONS(&(o)->policy, NAME), TOPOLOGY_OPTIONS(&(o)->topology)
 
-/* -------------------------------------------------------------------------------------------------------------- show */
+/* ----------------------------------------------------------------------------------------- show */
 
 static const char *what_of(const bh_declaration *it)
 {
@@ -129,7 +129,7 @@ static int topology_show(int count, char **arguments)
     return output_end(EX_OK);
 }
 
-/* --------------------------------------------------------------------------------------------------- export, dot */
+/* ---------------------------------------------------------------------------------- export, dot */
 
 /* Reads the first character of UTF-8. Returns its size. A byte that is not UTF-8 is U+FFFD. */
 static size_t read_character(bh_bytes text, uint32_t *out)
@@ -143,7 +143,8 @@ static size_t read_character(bh_bytes text, uint32_t *out)
     return size ? size : 1;
 }
 
-/* Prints JSON in ASCII, as print_json, with its white space. All other characters are in its strings. */
+/* Prints JSON in ASCII, as print_json, with its white space. All other characters are in its
+ * strings. */
 static void print_in_ascii(bh_bytes text)
 {
     for (size_t i = 0, size; i < text.size; i += size) {
@@ -243,7 +244,7 @@ static int topology_dot(int count, char **arguments)
     return output_end(EX_OK);
 }
 
-/* ---------------------------------------------------------------------------------------------------- declare, verify */
+/* ------------------------------------------------------------------------------ declare, verify */
 
 /* Refuses names that RabbitMQ would change: it removes CR and LF. */
 static void check_names(const bh_topology *topology)
@@ -297,7 +298,7 @@ static int topology_verify(int count, char **arguments)
                      "cannot read bindings: 'backhop doctor' tries them.\n");
 }
 
-/* -------------------------------------------------------------------------------------------------------- permissions */
+/* ---------------------------------------------------------------------------------- permissions */
 
 static void print_argument(bh_bytes text)
 {

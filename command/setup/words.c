@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------------------------------------------------- texts */
+/* ---------------------------------------------------------------------------------------- texts */
 
 __attribute__((format(printf, 2, 3))) static int refuse(words_error *error, const char *format, ...)
 {
@@ -76,7 +76,7 @@ int words_times(const char *name, const char *text, int64_t *out_from_ms, int64_
            refuse(error, "%s: '%s' is no part of time, as 1m..6m", name, text);
 }
 
-/* --------------------------------------------------------------------------------------------------- the core's texts */
+/* ----------------------------------------------------------------------------- the core's texts */
 
 static int is_word(char character)
 {
@@ -100,7 +100,8 @@ static void print_exact_span(FILE *out, long long ms)
         fprintf(out, "%s%g s", between, (double)ms / 1000);
 }
 
-/* Prints the number at `at`, which is in ms, as a time span. Returns what follows it and its unit. */
+/* Prints the number at `at`, which is in ms, as a time span. Returns what follows it and its
+ * unit. */
 static const char *print_span(FILE *out, const char *at)
 {
     char *end, room[BH_DURATION_ROOM];
@@ -112,7 +113,8 @@ static const char *print_span(FILE *out, const char *at)
     return strncmp(end, " ms", 3) == 0 && !is_word(end[3]) ? end + 3 : end;
 }
 
-/* Writes a text of the core in the words of options: "initial is 1 h" of "initial_ms is 3600000". */
+/* Writes a text of the core in the words of options: "initial is 1 h" of "initial_ms is
+ * 3600000". */
 static void write_option_words(FILE *out, const char *at)
 {
     static const char whole[] = "a whole number from ";
@@ -156,7 +158,7 @@ static int refuse_core(words_error *error, bh_bytes text)
     return 0;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ policy */
+/* --------------------------------------------------------------------------------------- policy */
 
 typedef struct policy_fields {
     bh_policy_settings set;
@@ -283,7 +285,7 @@ int words_check_policy(bh_policy *policy, words_error *error)
     return bh_policy_check(policy) == BH_OK || refuse_core(error, bh_policy_error(policy));
 }
 
-/* ---------------------------------------------------------------------------------------------------------- topology */
+/* ------------------------------------------------------------------------------------- topology */
 
 words_result words_set_topology(bh_topology *topology, const char *name, const char *text, words_error *error)
 {

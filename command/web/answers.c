@@ -1,4 +1,5 @@
-/* backhop web: how all parts answer, and the options that they give to sub-commands. The lowest of the parts. */
+/* backhop web: how all parts answer, and the options that they give to sub-commands. The lowest of
+ * the parts. */
 #include "web/web.h"
 
 #include <stdarg.h>

@@ -15,7 +15,7 @@
 enum { FIRST_MESSAGES = 20000 /* of each queue, that a look at groups reads */ };
 enum { LONGEST_USER = 128, MOST_STREAMS = 16 /* so that other requests find a connection */ };
 
-/* ------------------------------------------------------------------------------------------------------------- who may */
+/* -------------------------------------------------------------------------------------- who may */
 
 static int is_printable(const char *text)
 {
@@ -23,7 +23,8 @@ static int is_printable(const char *text)
     return size > 0 && size <= LONGEST_USER && bh__is_shown((bh_bytes){text, size});
 }
 
-/* Returns the path of the call behind the secret part of a session's path; NULL: this part is wrong or missing. */
+/* Returns the path of the call behind the secret part of a session's path; NULL: this part is wrong
+ * or missing. */
 static const char *call_of(const web *self, const char *path)
 {
     char place[RANDOM_DIGITS];
@@ -80,7 +81,7 @@ static int check_page(request *it)
     return 0;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- routes */
+/* --------------------------------------------------------------------------------------- routes */
 
 typedef struct call {
     web *web;
@@ -90,8 +91,9 @@ typedef struct call {
 } call;
 
 /*
- * Begins a session. Browsers send a cookie of 127.0.0.1 to all of its ports, if the path of the request is the cookie's. So
- * the path of this cookie is a second secret, which the page keeps for this port alone.
+ * Begins a session. Browsers send a cookie of 127.0.0.1 to all of its ports, if the path of the
+ * request is the cookie's. So the path of this cookie is a second secret, which the page keeps for
+ * this port alone.
  */
 static void log_in(const call *self)
 {

@@ -69,7 +69,8 @@ static const struct {
                {"dry_run", "dry-run", FLAG},
                {"queue", NULL, OPERAND},
                {"file", NULL, OPERAND}}},
-    /* No "to": with --allow drop alone, a load must not publish to a queue that the request chooses. */
+    /* No "to": with --allow drop alone, a load must not publish to a queue that the request
+     * chooses. */
     [LOAD] = {{"parked", "load"},
               {{"skip", "skip", NUMBER},
                {"expect", "expect", NUMBER},

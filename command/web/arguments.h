@@ -1,6 +1,7 @@
 /*
- * Arguments: the body of a request as arguments of a sub-command. Pure. The body is untrusted input: each value becomes the
- * value of one option that the table in arguments.c has, or stands behind "--".
+ * Arguments: the body of a request as arguments of a sub-command. Pure. The body is untrusted
+ * input: each value becomes the value of one option that the table in arguments.c has, or stands
+ * behind "--".
  */
 #ifndef BACKHOP_COMMAND_WEB_ARGUMENTS_H
 #define BACKHOP_COMMAND_WEB_ARGUMENTS_H
@@ -15,9 +16,9 @@ typedef enum verb { LIST, SAMPLES, SHOW, DOCTOR, SCHEDULE, SIMULATE, REPLAY, DRO
 /* Returns the name of the verb's last sub-command, such as "replay". */
 const char *verb_name(verb self);
 /*
- * Appends the arguments to `out`, then `more` if the verb connects to the broker, then "--" and the operands. Returns 0
- * and a text in `problem` if the body has a field that the verb does not have. The texts are copied; arguments_free frees
- * them.
+ * Appends the arguments to `out`, then `more` if the verb connects to the broker, then "--" and the
+ * operands. Returns 0 and a text in `problem` if the body has a field that the verb does not have.
+ * The texts are copied; arguments_free frees them.
  */
 int arguments_read(texts *out, verb wanted, const json_t *body, const texts *more, char problem[256]);
 /* Appends a copy of a text. */

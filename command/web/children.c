@@ -28,7 +28,7 @@ struct child {
     child_listener listener;
 };
 
-/* -------------------------------------------------------------------------------------------------------------- starting */
+/* ------------------------------------------------------------------------------------- starting */
 
 static _Noreturn void become(const texts *arguments, const int pipes[4], int kept, pid_t parent)
 {
@@ -55,7 +55,8 @@ static _Noreturn void become(const texts *arguments, const int pipes[4], int kep
     _exit(EX_OSERR);
 }
 
-/* Forks with all signals blocked: the parent's handler in the child would swallow a SIGTERM that comes before its exec. */
+/* Forks with all signals blocked: the parent's handler in the child would swallow a SIGTERM that
+ * comes before its exec. */
 static pid_t fork_with_signals_blocked(void)
 {
     sigset_t all, before;
@@ -113,7 +114,7 @@ void child_stop(child *self)
     kill(self->process, self->stops++ < 2 ? SIGTERM : SIGKILL);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- reading */
+/* -------------------------------------------------------------------------------------- reading */
 
 size_t children_fill(const children *self, struct pollfd *out)
 {

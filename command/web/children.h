@@ -1,6 +1,6 @@
 /*
- * Children: this program's sub-commands, as processes. So each look and each action is exactly the sub-command, and a page
- * cannot end this process.
+ * Children: this program's sub-commands, as processes. So each look and each action is exactly the
+ * sub-command, and a page cannot end this process.
  *
  * A child ends with this process: it gets SIGTERM then, as by Ctrl-C.
  */
@@ -28,16 +28,16 @@ typedef struct children {
     child *items[CHILDREN_MOST];
 } children;
 
-/* Starts `backhop ARGUMENTS`; NULL: there are too many, or it cannot be started. It is stopped after limit_ms; 0: never. It
- * keeps the file `kept` open until its end; -1: none. */
+/* Starts `backhop ARGUMENTS`; NULL: there are too many, or it cannot be started. It is stopped
+ * after limit_ms; 0: never. It keeps the file `kept` open until its end; -1: none. */
 child *children_start(children *self, const texts *arguments, int64_t limit_ms, int kept,
                       const child_listener *listener);
 /* Ends it as Ctrl-C does; its listener gets the end. Again: kills it. */
 void child_stop(child *self);
 /* Writes what to poll, at most 2 for each child, and returns how many. */
 size_t children_fill(const children *self, struct pollfd *out);
-/* Returns how long that poll may take; `idle_ms` if no child runs. It is short for a child that has closed its pipes: only
- * waitpid shows its end. */
+/* Returns how long that poll may take; `idle_ms` if no child runs. It is short for a child that has
+ * closed its pipes: only waitpid shows its end. */
 int children_poll_ms(const children *self, int idle_ms);
 /* Reads what came, and calls the listeners. */
 void children_work(children *self);

@@ -17,7 +17,7 @@
 
 enum { GO_ON_MS = 600000 }; /* a job that was interrupted longer ago does not go on by itself */
 
-/* -------------------------------------------------------------------------------------------------------------- looking */
+/* -------------------------------------------------------------------------------------- looking */
 
 /* Returns the size of the work queue's name. */
 static size_t work_size(const char *queue)
@@ -101,7 +101,7 @@ json_t *jobs_json(const web *self)
     return list;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- running */
+/* -------------------------------------------------------------------------------------- running */
 
 static void forget(job *self)
 {
@@ -160,7 +160,8 @@ static job *find_place(web *self)
     return oldest;
 }
 
-/* Makes the arguments. Returns 0 if the request has what the sub-command does not: `problem` says it. */
+/* Makes the arguments. Returns 0 if the request has what the sub-command does not: `problem` says
+ * it. */
 static int make_arguments(const job *self, const char *path, texts *out, char problem[256])
 {
     texts more = {.items = NULL};
@@ -291,7 +292,7 @@ void jobs_stop(web *self, request *asker, int number)
     web_refuse(asker, 404, "no action with this number runs");
 }
 
-/* -------------------------------------------------------------------------------------------- of an earlier program */
+/* ------------------------------------------------------------------------ of an earlier program */
 
 int jobs_add(web *self, const char *id, int kept, json_t *record)
 {
@@ -326,7 +327,8 @@ static int64_t integer_of(const json_t *object, const char *name)
     return json_integer_value(json_object_get(object, name));
 }
 
-/* Changes the request to what remains after `done` messages. `past` is what the history has of the last run; NULL: nothing. */
+/* Changes the request to what remains after `done` messages. `past` is what the history has of the
+ * last run; NULL: nothing. */
 static void keep_rest(job *self, const json_t *past, int64_t done)
 {
     json_t *rest = must(json_copy(self->request));
@@ -344,8 +346,9 @@ static void keep_rest(job *self, const json_t *past, int64_t done)
 }
 
 /*
- * Removes the file of a drop that took no message off its queue: it may be a part of the messages. Returns 1 if the file
- * stays. The mark beside it has the number of messages that were taken off, and goes when the drop ends.
+ * Removes the file of a drop that took no message off its queue: it may be a part of the messages.
+ * Returns 1 if the file stays. The mark beside it has the number of messages that were taken off,
+ * and goes when the drop ends.
  */
 static int keep_file(const job *self)
 {
@@ -382,9 +385,10 @@ static void go_on(job *self, const json_t *past, int64_t done)
 }
 
 /*
- * Decides about a job whose run has ended with an earlier program, by the run's lines in the history. If the history has the
- * end of the run, the number of messages that remain is known. The job then goes on with that number; the sub-command
- * refuses if another number is selected by then. A history may be lost: what a drop did is in its file's mark too.
+ * Decides about a job whose run has ended with an earlier program, by the run's lines in the
+ * history. If the history has the end of the run, the number of messages that remain is known. The
+ * job then goes on with that number; the sub-command refuses if another number is selected by then.
+ * A history may be lost: what a drop did is in its file's mark too.
  */
 static void decide_earlier(job *self)
 {

@@ -1,9 +1,9 @@
 /*
  * backhop web: files of jobs.
  *
- * A job that runs has a file, STATE/jobs/ID.json. This program and the sub-command have it open with one lock. If this program is
- * killed, the sub-command keeps the lock until its own end, so that the next program can wait for that. The file is removed when
- * the job has ended.
+ * A job that runs has a file, STATE/jobs/ID.json. This program and the sub-command have it open
+ * with one lock. If this program is killed, the sub-command keeps the lock until its own end, so
+ * that the next program can wait for that. The file is removed when the job has ended.
  */
 #include "web/web.h"
 

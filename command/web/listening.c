@@ -15,7 +15,7 @@
 
 enum { BACKLOG = 128, TYPE = SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK };
 
-/* --------------------------------------------------------------------------------------------------------- Unix sockets */
+/* --------------------------------------------------------------------------------- Unix sockets */
 
 static int open_unix(const char *path)
 {
@@ -24,7 +24,7 @@ static int open_unix(const char *path)
     return unix_socket_listen(path, 0117, BACKLOG); /* for this user and group alone */
 }
 
-/* ------------------------------------------------------------------------------------------------------------ addresses */
+/* ------------------------------------------------------------------------------------ addresses */
 
 /* getaddrinfo() takes 65536 for 0. */
 static int is_port(const char *text)
@@ -63,7 +63,7 @@ int listening_open(const char *address)
     return strncmp(address, UNIX_PREFIX, size) == 0 ? open_unix(address + size) : open_address(address);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- its name */
+/* ------------------------------------------------------------------------------------- its name */
 
 static socklen_t name_of(int socket, struct sockaddr_storage *address)
 {

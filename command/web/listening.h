@@ -4,8 +4,8 @@
 
 #define UNIX_PREFIX "unix:" /* the beginning of the address of a Unix socket */
 
-/* Returns the socket, which does not block. Complains and returns -1 if it cannot listen. Ends the program if the address is
- * none. */
+/* Returns the socket, which does not block. Complains and returns -1 if it cannot listen. Ends the
+ * program if the address is none. */
 int listening_open(const char *address);
 /* Closes it, and removes a Unix socket's file. -1 is allowed. */
 void listening_close(int socket);

@@ -29,7 +29,8 @@ static void end_look(look *self)
     *self = (look){.asker = NULL};
 }
 
-/* Keeps a list as the snapshot that all pages show. `groups` are of the queues that were looked at so far. */
+/* Keeps a list as the snapshot that all pages show. `groups` are of the queues that were looked at
+ * so far. */
 static void keep_groups(look *self, json_t *groups, const char *notice, int is_whole)
 {
     web *on = self->web;
@@ -100,8 +101,8 @@ json_t *looks_json(const web *self)
     return json_null();
 }
 
-/* Returns the problem for people: the one that the command printed, unless a limit of this program stopped the command.
- * Freed by the caller. */
+/* Returns the problem for people: the one that the command printed, unless a limit of this program
+ * stopped the command. Freed by the caller. */
 static char *explain(const look *self, int code, const char *problem)
 {
     char *text = NULL;

@@ -11,7 +11,8 @@
 
 enum { MOST_BYTES = 524288, MOST_RECORDS = 200 };
 
-/* Reads the end of the file, from the beginning of a line. The caller frees it. NULL: there is none. */
+/* Reads the end of the file, from the beginning of a line. The caller frees it. NULL: there is
+ * none. */
 static char *read_end(const char *path)
 {
     struct stat facts;

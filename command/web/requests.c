@@ -28,7 +28,7 @@ struct request {
     bh__buffer events; /* of a stream, which were not sent */
 };
 
-/* --------------------------------------------------------------------------------------------------------------- reading */
+/* -------------------------------------------------------------------------------------- reading */
 
 const char *request_method(const request *self)
 {
@@ -56,7 +56,7 @@ const char *request_body(const request *self, size_t *size)
     return self->body ? self->body : "";
 }
 
-/* ------------------------------------------------------------------------------------------------------------- answering */
+/* ------------------------------------------------------------------------------------ answering */
 
 void request_add_header(request *self, const char *name, const char *value)
 {
@@ -109,9 +109,10 @@ void request_later(request *self)
     self->is_suspended = 1;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- streams */
+/* -------------------------------------------------------------------------------------- streams */
 
-/* Gives libmicrohttpd the next events, or suspends the connection until there are some: without that it would try for ever. */
+/* Gives libmicrohttpd the next events, or suspends the connection until there are some: without
+ * that it would try for ever. */
 static ssize_t next_events(void *data, uint64_t at, char *out, size_t room)
 {
     request *self = data;
@@ -167,7 +168,7 @@ size_t server_streams(const server *self)
     return count;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- arriving */
+/* ------------------------------------------------------------------------------------- arriving */
 
 static void refuse(request *self, unsigned status, const char *text)
 {
@@ -176,7 +177,8 @@ static void refuse(request *self, unsigned status, const char *text)
     request_answer(self, status, "text/plain; charset=utf-8", text, strlen(text));
 }
 
-/* Headers that a request may have once. A proxy and this program could read different ones of two. */
+/* Headers that a request may have once. A proxy and this program could read different ones of
+ * two. */
 static const char *const single_headers[] = {MHD_HTTP_HEADER_HOST,
                                              MHD_HTTP_HEADER_CONTENT_LENGTH,
                                              MHD_HTTP_HEADER_TRANSFER_ENCODING,

@@ -21,7 +21,7 @@ enum {
     ACCEPT_AGAIN_MS = 1000             /* after the system had no more descriptors or memory for a connection */
 };
 
-/* --------------------------------------------------------------------------------------------------------------- clients */
+/* -------------------------------------------------------------------------------------- clients */
 
 static client *find_free(server *self)
 {
@@ -91,7 +91,7 @@ static void on_connection(void *data, struct MHD_Connection *connection, void **
         ((client *)*context)->fd = -1;
 }
 
-/* --------------------------------------------------------------------------------------------------------- open and close */
+/* ------------------------------------------------------------------------------- open and close */
 
 static void on_log(void *data, const char *format, va_list arguments)
 {
@@ -142,9 +142,10 @@ int server_is_local(const server *self)
     return listening_is_local(self->socket);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- polling */
+/* -------------------------------------------------------------------------------------- polling */
 
-/* Returns how long a poll may take: until the next request is late, or libmicrohttpd has something to do. */
+/* Returns how long a poll may take: until the next request is late, or libmicrohttpd has something
+ * to do. */
 static int shorten(const server *self, int limit_ms, int64_t now_ms)
 {
     MHD_UNSIGNED_LONG_LONG own_ms;

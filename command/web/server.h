@@ -1,13 +1,15 @@
 /*
- * Server: HTTP/1.1 on libmicrohttpd, in the caller's thread. `backhop exporter` and `backhop web` use it.
+ * Server: HTTP/1.1 on libmicrohttpd, in the caller's thread. `backhop exporter` and `backhop web`
+ * use it.
  *
  *     server_open(&it, &settings);                 listens
  *     server_poll(it, others, count, 1000);        waits, then calls settings.handle for each request that is complete
  *     server_close(it);
  *
- * A request that is not let in by its Host header never reaches the handler. Everything is bounded: SERVER_MOST_CLIENTS
- * connections, heads of SERVER_MOST_HEAD bytes, bodies, and the time of a request. If all connections are taken, a new one
- * replaces the oldest one that has sent no whole request.
+ * A request that is not let in by its Host header never reaches the handler. Everything is bounded:
+ * SERVER_MOST_CLIENTS connections, heads of SERVER_MOST_HEAD bytes, bodies, and the time of a
+ * request. If all connections are taken, a new one replaces the oldest one that has sent no whole
+ * request.
  */
 #ifndef BACKHOP_COMMAND_WEB_SERVER_H
 #define BACKHOP_COMMAND_WEB_SERVER_H
@@ -37,7 +39,8 @@ typedef struct server_settings {
 int server_open(server **out, const server_settings *settings);
 /* Answers all requests that wait, with 503, and closes. NULL is allowed. */
 void server_close(server *self);
-/* Waits at most `limit_ms` for requests and for `others`, whose revents it sets; works on the requests. */
+/* Waits at most `limit_ms` for requests and for `others`, whose revents it sets; works on the
+ * requests. */
 void server_poll(server *self, struct pollfd *others, size_t count, int limit_ms);
 /* Writes "http://127.0.0.1:9419", or "unix:PATH". Returns the port; 0 for a Unix socket. */
 int server_url(const server *self, char out[300]);
@@ -49,7 +52,8 @@ void server_broadcast(server *self, const char *event);
 /* Returns the number of streams that are open. */
 size_t server_streams(const server *self);
 
-/* Reads the request. Texts are the request's, until it is answered. A missing header or cookie is NULL. */
+/* Reads the request. Texts are the request's, until it is answered. A missing header or cookie is
+ * NULL. */
 const char *request_method(const request *self);
 const char *request_path(const request *self);
 const char *request_header(const request *self, const char *name);

@@ -31,7 +31,7 @@ typedef struct web_options {
     const char *api, *state, *policy, *ns, *strategy, *queue_type;
 } web_options;
 
-/* -------------------------------------------------------------------------------------------------------------- settings */
+/* ------------------------------------------------------------------------------------- settings */
 
 static void read_allow(web *self)
 {
@@ -106,7 +106,8 @@ static char *usual_api(const char *uri)
     return url;
 }
 
-/* Returns what jobs of a state directory have in common: the broker, and options of the topology. */
+/* Returns what jobs of a state directory have in common: the broker, and options of the
+ * topology. */
 static char *scope_of(const web *self, const char *uri)
 {
     bh__uri parsed = {.text = NULL};
@@ -128,7 +129,8 @@ static char *scope_of(const web *self, const char *uri)
     return text;
 }
 
-/* Hands the broker to sub-commands: URLs, which have passwords, by the environment, which only this user can read. */
+/* Hands the broker to sub-commands: URLs, which have passwords, by the environment, which only this
+ * user can read. */
 static void prepare_children(web *self, const web_options *o)
 {
     const char *api = management_url(o->api);
@@ -168,7 +170,7 @@ static void check_settings(web *self)
     read_allow(self);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- serving */
+/* -------------------------------------------------------------------------------------- serving */
 
 static void print_address(web *self)
 {

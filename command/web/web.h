@@ -97,10 +97,12 @@ void web_answer(request *it, unsigned status, json_t *object);
 void web_refuse(request *it, unsigned status, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Returns the HTTP status for an exit code of a sub-command. */
 unsigned web_status(int code);
-/* Returns a problem as the sub-command reports it, without the program's name. The caller frees it. */
+/* Returns a problem as the sub-command reports it, without the program's name. The caller frees
+ * it. */
 char *web_problem(const char *text);
 
-/* Adds the options that web was started with. takes_names: 0 for load. takes_policy: the sub-command looks at wait queues. */
+/* Adds the options that web was started with. takes_names: 0 for load. takes_policy: the
+ * sub-command looks at wait queues. */
 void web_add_options(const web *self, texts *out, int takes_names, int takes_policy);
 
 /* Handles a request. */
@@ -110,7 +112,8 @@ void pages_answer(request *it, const char *name);
 
 /* Begins a look; the arguments become the look's. It answers the request at its end. */
 void looks_begin(web *self, request *asker, verb wanted, texts *arguments);
-/* Stops the look that reads queues, and answers the request. The look's own request gets the groups so far. */
+/* Stops the look that reads queues, and answers the request. The look's own request gets the groups
+ * so far. */
 void looks_stop(web *self, request *asker);
 /* Starts what waits, if nothing runs. */
 void looks_work(web *self);
@@ -137,7 +140,8 @@ int kept_write(job *self);
 void kept_remove(job *self);
 /* Closes it: it stays. */
 void kept_close(job *self);
-/* Returns 1 once no other process has the file: the run has ended. `is_gone`: another program has removed it. */
+/* Returns 1 once no other process has the file: the run has ended. `is_gone`: another program has
+ * removed it. */
 int kept_is_free(const job *self, int *is_gone);
 /* Makes a job of a record. Returns 0 if there is no place. */
 typedef int (*kept_adder)(web *self, const char *id, int kept, json_t *record);
@@ -159,8 +163,8 @@ json_t *state_json(web *self);
 char *state_event(web *self);
 /* Sends an event to all pages, if one is due. */
 void state_work(web *self);
-/* Adds the known queues of a kind, "work" or "parked", that no job is busy with. With "parked", adds the unroutable queue if
- * it has messages. Returns their number. */
+/* Adds the known queues of a kind, "work" or "parked", that no job is busy with. With "parked",
+ * adds the unroutable queue if it has messages. Returns their number. */
 size_t state_add_queues(const web *self, const char *wanted, texts *arguments);
 
 /* Returns the last actions of the history, the newest first. */
@@ -173,7 +177,8 @@ void saved_answer(const web *self, request *it, const char *name);
 void saved_list(const web *self, request *it);
 /* Returns the path of a saved file; NULL: the name is none of them. The caller frees it. */
 char *saved_path(const web *self, const char *name);
-/* Returns 1 for a regular file. A link in the directory may lead out of it, and the open of a pipe waits. */
+/* Returns 1 for a regular file. A link in the directory may lead out of it, and the open of a pipe
+ * waits. */
 int saved_is_file(const char *path);
 /* Returns a name for a new file of a queue. The caller frees it. */
 char *saved_new_name(const char *queue, int number);

@@ -1,10 +1,11 @@
 /*
- * Backhop: retries for RabbitMQ consumers. A failed message goes away, waits and comes back: later each time, only to
- * the queue that failed, unchanged, never lost. After its last attempt it is parked.
+ * Backhop: retries for RabbitMQ consumers. A failed message goes away, waits and comes back: later
+ * each time, only to the queue that failed, unchanged, never lost. After its last attempt it is
+ * parked.
  *
- * These headers are for an application that runs a worker. Code that drives another AMQP client includes
- * <backhop/adapter.h>. All functions but the worker's are pure: no clock, no randomness, no sockets, no threads, no
- * globals. One thread at a time may use such an object.
+ * These headers are for an application that runs a worker. Code that drives another AMQP client
+ * includes <backhop/adapter.h>. All functions but the worker's are pure: no clock, no randomness,
+ * no sockets, no threads, no globals. One thread at a time may use such an object.
  */
 #ifndef BACKHOP_H
 #define BACKHOP_H

@@ -1,8 +1,9 @@
 /*
- * The playground of the site: the pure core and the simulation of `backhop simulate`, as WebAssembly.
+ * The playground of the site: the pure core and the simulation of `backhop simulate`, as
+ * WebAssembly.
  *
- * The page writes its fields to playground_room as lines "initial=10s" and calls playground_answer. Each time span of the
- * answer is there in ms, for the plots, and as text.
+ * The page writes its fields to playground_room as lines "initial=10s" and calls playground_answer.
+ * Each time span of the answer is there in ms, for the plots, and as text.
  */
 #include "setup/simulation.h"
 #include "setup/words.h"
@@ -14,12 +15,12 @@
 #include <string.h>
 
 /*
- * MOST_SHOWN: rows of the answer. UNLIMITED_FAILURES: rows of a policy without a limit of attempts. MOST_CALLS: of a
- * simulation, so that the page answers within a second.
+ * MOST_SHOWN: rows of the answer. UNLIMITED_FAILURES: rows of a policy without a limit of attempts.
+ * MOST_CALLS: of a simulation, so that the page answers within a second.
  */
 enum { MOST_SHOWN = 60, UNLIMITED_FAILURES = 20, MOST_CALLS = 400000 };
 
-/* ---------------------------------------------------------------------------------------------------------------- json */
+/* ----------------------------------------------------------------------------------------- json */
 
 /* A text under construction. The page reads it before it calls again. */
 static struct json {
@@ -82,7 +83,7 @@ static const char *refuse(const char *field, const char *text)
     return json.text;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- delays */
+/* --------------------------------------------------------------------------------------- delays */
 
 /* Adds the rungs that messages can take after this failure, with their shares. */
 static void add_rungs(const bh_topology *topology, const bh_policy *policy, int64_t failure)
@@ -162,7 +163,7 @@ static void add_queues(const bh_topology *topology)
     add_text(text);
 }
 
-/* ----------------------------------------------------------------------------------------------------------------- load */
+/* ----------------------------------------------------------------------------------------- load */
 
 static void add_run(const simulation *run, const char *name)
 {
@@ -202,7 +203,7 @@ static const char *add_load(const scenario *of, const bh_policy *policy, const b
     return NULL;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- fields */
+/* --------------------------------------------------------------------------------------- fields */
 
 static words_result set_rate(const char *name, const char *text, double *out, words_error *error)
 {
@@ -272,11 +273,13 @@ static const char *answer(char *lines, bh_policy *policy, bh_topology *topology)
     return json.text;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ interface */
+/* ------------------------------------------------------------------------------------ interface */
 
-/* Returns the place for a request of `size` bytes, its zero byte included. The next call frees it. */
+/* Returns the place for a request of `size` bytes, its zero byte included. The next call frees
+ * it. */
 BH_API char *playground_room(size_t size);
-/* Computes the fields in `lines`. Returns JSON, valid until the next call: `error` and its `field`, or all rows. */
+/* Computes the fields in `lines`. Returns JSON, valid until the next call: `error` and its `field`,
+ * or all rows. */
 BH_API const char *playground_answer(char *lines);
 
 char *playground_room(size_t size)

@@ -76,7 +76,7 @@ class Topology {
     return this.#view.unroutableQueue
   }
 
-  /** Whether a message can wait without an attempt. Private. */
+  /** True if a message can wait without an attempt. Private. */
   get _defers () {
     return this.#view.defers === 1
   }

@@ -36,7 +36,7 @@ static _Noreturn void fail(const char *what, const char *why)
     exit(EXIT_FAILURE);
 }
 
-/* -------------------------------------------------------------------------------------------------------- the client */
+/* ----------------------------------------------------------------------------------- the client */
 
 static void expect(amqp_connection_state_t state, const char *what)
 {
@@ -178,10 +178,12 @@ static int is_said_to_be_empty(amqp_connection_state_t state, const char *queue)
 }
 
 /*
- * Returns 1 if a queue that this connection consumes from has nothing more, and nothing of it is on its way here.
+ * Returns 1 if a queue that this connection consumes from has nothing more, and nothing of it is on
+ * its way here.
  *
- * The broker reports no message for a busy queue, and no consumer either. The first answer may overtake deliveries that
- * were made before it. They come before the second answer, as their channel has them in hand at the second request.
+ * The broker reports no message for a busy queue, and no consumer either. The first answer may
+ * overtake deliveries that were made before it. They come before the second answer, as their
+ * channel has them in hand at the second request.
  */
 static int is_empty(amqp_connection_state_t state, const char *queue)
 {
@@ -338,7 +340,7 @@ static void publish_odd(const char *queue)
     amqp_destroy_connection(state);
 }
 
-/* -------------------------------------------------------------------------------------------------------- the worker */
+/* ----------------------------------------------------------------------------------- the worker */
 
 static struct {
     int left; /* messages to settle */

@@ -1,4 +1,5 @@
-/* Decisions of the command without a broker: conditions, kinds of errors, groups, the simulation. */
+/* Decisions of the command without a broker: conditions, kinds of errors, groups, the
+ * simulation. */
 #include "../reading.h"
 #include "observe/overdue.h"
 #include "parked/groups.h"

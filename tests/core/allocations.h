@@ -1,8 +1,10 @@
-/* Allocations: counts what the program and the static libraries in it allocate, and fails one of them on request. */
+/* Allocations: counts what the program and the static libraries in it allocate, and fails one of
+ * them on request. */
 #ifndef ALLOCATIONS_H
 #define ALLOCATIONS_H
 
-/* Starts to count anew; the allocation of this number, from 0, gets no memory. A negative number: none fails. */
+/* Starts to count anew; the allocation of this number, from 0, gets no memory. A negative number:
+ * none fails. */
 void allocations_start(long failing);
 /* Allocations since allocations_start, the failed one included; a realloc is one. */
 long allocations_count(void);

@@ -121,7 +121,8 @@ static int publishes_copy(const message *of)
     return of->action == BH_ACTION_RETRY || of->action == BH_ACTION_PARK || of->action == BH_ACTION_REPLAY;
 }
 
-/* --- invariants -------------------------------------------------------------------------------------------------- */
+/* --- invariants
+ * -------------------------------------------------------------------------------------------------- */
 
 static int is_at(stage at, bh_state state)
 {
@@ -385,7 +386,8 @@ static void check_declare(model *self)
     self->rungs[asked_ms / 1000 - 1] = ASKED;
 }
 
-/* --- what happens ----------------------------------------------------------------------------------------------- */
+/* --- what happens
+ * ----------------------------------------------------------------------------------------------- */
 
 /* As the caller would settle it: with an action, or none: it is given back. */
 static void settle(model *self, message *of, bh_action action)
@@ -600,7 +602,8 @@ static void close_channel(model *self, channel *closed)
     closed->is_open = 0;
 }
 
-/* The broker delivers the message again. It is bound to the oldest orphan that equals it, in whatever state that is. */
+/* The broker delivers the message again. It is bound to the oldest orphan that equals it, in
+ * whatever state that is. */
 static void arrive_on(model *self, int at, uint64_t fingerprint, int is_redelivered)
 {
     channel *on = &self->channels[at];
@@ -783,8 +786,9 @@ static void confirm(model *self, const publisher *on, int64_t tag, int is_multip
     }
 }
 
-/* Plays basic.return of a publish: every other one of that id may be it. It is not played if the ledger may have
- * forgotten the publish. To the ledger it would then be one that fits none, after which all go out again. */
+/* Plays basic.return of a publish: every other one of that id may be it. It is not played if the
+ * ledger may have forgotten the publish. To the ledger it would then be one that fits none, after
+ * which all go out again. */
 static void bring_back(model *self, publish *returned)
 {
     char text[16];
@@ -976,7 +980,8 @@ static void pass_time(model *self)
         self->now_ms += times_ms[draw(self, 7)];
 }
 
-/* --- from beginning to end -------------------------------------------------------------------------------------- */
+/* --- from beginning to end
+ * -------------------------------------------------------------------------------------- */
 
 static void set_up(model *self)
 {

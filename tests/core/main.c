@@ -1,4 +1,5 @@
-/* Runs every suite of the core; CK_RUN_SUITE, CK_FORK, CK_VERBOSITY and the other variables of Check are obeyed. */
+/* Runs every suite of the core; CK_RUN_SUITE, CK_FORK, CK_VERBOSITY and the other variables of
+ * Check are obeyed. */
 #include "suites.h"
 
 #include <stdlib.h>

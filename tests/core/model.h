@@ -1,4 +1,5 @@
-/* Model: the check that the models of the ledger and of the breaker share. It needs `self` with name, happening and now_ms. */
+/* Model: the check that the models of the ledger and of the breaker share. It needs `self` with
+ * name, happening and now_ms. */
 #ifndef BACKHOP_TESTS_MODEL_H
 #define BACKHOP_TESTS_MODEL_H
 

@@ -1,4 +1,5 @@
-/* Calls: the vectors of sequences; the bounds; random histories beside a model; calls that are refused. */
+/* Calls: the vectors of sequences; the bounds; random histories beside a model; calls that are
+ * refused. */
 #include "calls_model.h"
 #include "suites.h"
 #include "vectors.h"
@@ -131,7 +132,7 @@ START_TEST(a_vector)
 }
 END_TEST
 
-/* ---------------------------------------------------------------------------------------------------------------- bounds */
+/* --------------------------------------------------------------------------------------- bounds */
 
 static bh_calls *calls;
 static bh_delivery *delivery;

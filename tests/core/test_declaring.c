@@ -211,7 +211,8 @@ START_TEST(what_cannot_be_is_refused)
 }
 END_TEST
 
-/* Pieces of a broker's words in any order, in memory of their own size, so that a sanitizer sees a read beyond them. */
+/* Pieces of a broker's words in any order, in memory of their own size, so that a sanitizer sees a
+ * read beyond them. */
 static bh_bytes draw_words(uint64_t *state)
 {
     static const char *const pieces[] = {
@@ -322,8 +323,8 @@ static bh_declaring *declaring_of(const char *queue, int64_t rung_ms)
     return declaring;
 }
 
-/* Returns the names of the steps, each once, with a space behind. At the step of the name `refused` the broker closes
- * the channel with the code. */
+/* Returns the names of the steps, each once, with a space behind. At the step of the name `refused`
+ * the broker closes the channel with the code. */
 static const char *play_steps(bh_declaring *declaring, bh_mode mode, int64_t rung_ms, const char *refused, int code)
 {
     static char names[4096];
@@ -399,7 +400,8 @@ START_TEST(what_was_refused_or_may_be_lost_is_declared_again)
 }
 END_TEST
 
-/* Returns the number of steps. The broker has no return exchange until it is declared, and loses it `losses` times. */
+/* Returns the number of steps. The broker has no return exchange until it is declared, and loses it
+ * `losses` times. */
 static int play_without_exchange(bh_declaring *declaring, int losses)
 {
     int steps = 0, is_there = 0;

@@ -174,7 +174,7 @@ START_TEST(an_event_tells_what_was_put_into_it_and_keeps_copies)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------- history and plan */
+/* ----------------------------------------------------------------------------- history and plan */
 
 #define NOW_MS INT64_C(1700000000000)
 
@@ -306,7 +306,7 @@ START_TEST(what_a_stranger_says_of_when_it_is_due_is_bounded)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------- lines and levels */
+/* ----------------------------------------------------------------------------- lines and levels */
 
 START_TEST(a_line_tells_of_a_connection_and_of_nothing_but_its_text)
 {

@@ -1,11 +1,12 @@
-/* The contract for handlers, as far as it is pure: health, time limit, ids, Retry-After (docs/handlers.md). */
+/* The contract for handlers, as far as it is pure: health, time limit, ids, Retry-After
+ * (docs/handlers.md). */
 #include "suites.h"
 #include "../reading.h"
 
 #include <backhop/adapter.h>
 #include <backhop/adapter/event.h>
 
-/* -------------------------------------------------------------------------------------------------------------- health */
+/* --------------------------------------------------------------------------------------- health */
 
 /* Applies an event to the health. connection: "" for an event that is about none. */
 static void observe(bh_health *health, bh_event_kind kind, const char *connection, const char *text)
@@ -102,7 +103,7 @@ START_TEST(a_wait_that_failed_has_the_state_and_the_reason)
 }
 END_TEST
 
-/* ---------------------------------------------------------------------------------------------------------- time limit */
+/* ----------------------------------------------------------------------------------- time limit */
 
 START_TEST(a_handler_beyond_its_limit_has_failed)
 {
@@ -188,7 +189,7 @@ START_TEST(a_handler_that_blocked_the_event_loop_is_named)
 }
 END_TEST
 
-/* ----------------------------------------------------------------------------------------------------------------- ids */
+/* ------------------------------------------------------------------------------------------ ids */
 
 START_TEST(T5_a_message_has_one_id_from_its_first_delivery_on)
 {
@@ -246,7 +247,7 @@ START_TEST(T5_a_message_has_one_id_from_its_first_delivery_on)
 }
 END_TEST
 
-/* --------------------------------------------------------------------------------------------------------- Retry-After */
+/* ---------------------------------------------------------------------------------- Retry-After */
 
 START_TEST(NT2_retry_after_is_read_as_http_writes_it)
 {

@@ -46,7 +46,8 @@ static int begins_with(bh_bytes text, bh_bytes start)
     return text.size > start.size && memcmp(text.data, start.data, start.size) == 0;
 }
 
-/* Each problem begins with a name of the list, and each name of the list begins a problem. Default: no problem. */
+/* Each problem begins with a name of the list, and each name of the list begins a problem. Default:
+ * no problem. */
 static void compare_problems(vector *v, const bh_history *h)
 {
     const json_t *expected = json_object_get(v->expect, "problems");

@@ -1,6 +1,7 @@
 /*
- * Ledger: the vectors of sequences; random histories beside a model of the broker; calls that are refused.
- * BACKHOP_LEDGER_SEED replays the history of one seed; BACKHOP_LEDGER_HISTORIES is how many are played (10,000).
+ * Ledger: the vectors of sequences; random histories beside a model of the broker; calls that are
+ * refused. BACKHOP_LEDGER_SEED replays the history of one seed; BACKHOP_LEDGER_HISTORIES is how
+ * many are played (10,000).
  */
 #include "ledger_model.h"
 #include "suites.h"
@@ -15,7 +16,8 @@
 #define HISTORIES 10000
 #define HAPPENINGS 120
 
-/* --- Random histories ------------------------------------------------------------------------------------------- */
+/* --- Random histories
+ * ------------------------------------------------------------------------------------------- */
 
 static void play(uint64_t seed)
 {
@@ -38,7 +40,8 @@ START_TEST(random_histories_keep_what_must_always_hold)
 }
 END_TEST
 
-/* --- Channels --------------------------------------------------------------------------------------------------- */
+/* --- Channels
+ * --------------------------------------------------------------------------------------------------- */
 
 static bh_step step; /* the last one */
 
@@ -88,7 +91,8 @@ START_TEST(as_many_channels_are_open_at_once_as_a_connection_has)
 }
 END_TEST
 
-/* --- Words ------------------------------------------------------------------------------------------------------ */
+/* --- Words
+ * ------------------------------------------------------------------------------------------------------ */
 
 #define KEY "order.created"
 
@@ -267,7 +271,8 @@ START_TEST(a_connection_that_is_closed_over_a_missing_exchange_is_a_complaint_ab
 }
 END_TEST
 
-/* --- Vectors ---------------------------------------------------------------------------------------------------- */
+/* --- Vectors
+ * ---------------------------------------------------------------------------------------------------- */
 
 static vectors all, of_worker;
 

@@ -1,6 +1,7 @@
 /*
- * Memory: whatever allocation fails, the call says so and has changed nothing; and a decision after the first ones
- * allocates nothing. An executable of its own, because its allocations are counted and made to fail.
+ * Memory: whatever allocation fails, the call says so and has changed nothing; and a decision after
+ * the first ones allocates nothing. An executable of its own, because its allocations are counted
+ * and made to fail.
  */
 #include "events/internal.h"
 #include "history/internal.h"
@@ -35,8 +36,8 @@ typedef struct {
 #define NOTHING ((decision){.call = ""})
 
 /*
- * The status of a call. If it is BH_ERR_NO_MEMORY, the call is made once more, on the same objects. Since "nothing was
- * changed", the second call does the work.
+ * The status of a call. If it is BH_ERR_NO_MEMORY, the call is made once more, on the same objects.
+ * Since "nothing was changed", the second call does the work.
  */
 #define TRY(self, expected, call_)                                                                                     \
     do {                                                                                                               \
@@ -50,7 +51,8 @@ typedef struct {
     } while (0)
 
 /*
- * Calls `play` again and again. Each time another allocation fails, until none does. `drop` frees what `play` made.
+ * Calls `play` again and again. Each time another allocation fails, until none does. `drop` frees
+ * what `play` made.
  * is_told: each failure is the status of a call.
  */
 static void fail_each(void (*play)(decision *), void (*drop)(decision *), int is_told)
@@ -115,7 +117,8 @@ static void make_topology(decision *self, bh_strategy strategy)
     TRY(self, BH_OK, bh_topology_export(self->topology, bh_str("/")));
 }
 
-/* A delivery of five x-death records, a header of each type, and enough besides to make its memory grow. */
+/* A delivery of five x-death records, a header of each type, and enough besides to make its memory
+ * grow. */
 static void fill(decision *self)
 {
     bh_delivery *d = self->delivery;
@@ -282,7 +285,7 @@ START_TEST(test_a_decision_allocates_nothing_after_the_first_ones)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------------- copies */
+/* --------------------------------------------------------------------------------------- copies */
 
 /* A delivery, a history and a plan of its own, for a copy of the others. */
 static void make_own(decision *self)
@@ -432,7 +435,7 @@ START_TEST(test_copied_settings_replace_those_before)
 }
 END_TEST
 
-/* ----------------------------------------------------------------------------------------------------- declaring */
+/* ------------------------------------------------------------------------------------ declaring */
 
 /* Everything is missing or different, and the texts are long. */
 static bh_status run_declaring(bh_declaring *declaring)
@@ -482,12 +485,12 @@ START_TEST(test_each_allocation_of_declaring_may_fail_once)
 }
 END_TEST
 
-/* -------------------------------------------------------------------------------------------------------- ledger */
+/* --------------------------------------------------------------------------------------- ledger */
 
 #define LEDGER_MESSAGES 100
 
-/* Messages that arrive, are retried over rungs of their own and confirmed, the last one on a channel that closes before.
- * The steps are counted, which allocate nothing. */
+/* Messages that arrive, are retried over rungs of their own and confirmed, the last one on a
+ * channel that closes before. The steps are counted, which allocate nothing. */
 static int run_ledger(decision *self, bh_ledger *ledger)
 {
     int64_t channel, lost, publisher, entries[LEDGER_MESSAGES + 1];
@@ -679,7 +682,8 @@ START_TEST(test_a_breaker_allocates_nothing_after_it_was_made)
 }
 END_TEST
 
-/* A relay, and a copy of it as the worker's; its decisions on a dead letter of its queue and on a stray one. */
+/* A relay, and a copy of it as the worker's; its decisions on a dead letter of its queue and on a
+ * stray one. */
 static bh__relay *relay, *relay_copy;
 
 static void fill_dead_letter(decision *self, const char *queue)

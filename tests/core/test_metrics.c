@@ -192,7 +192,8 @@ START_TEST(how_messages_end_is_counted)
 }
 END_TEST
 
-/* A message that was read: `attempts` failed ones before, the first at 1000 ms, the last to come again at 5000 ms. */
+/* A message that was read: `attempts` failed ones before, the first at 1000 ms, the last to come
+ * again at 5000 ms. */
 static bh_history *history_of(int64_t attempts)
 {
     bh_delivery *delivery;

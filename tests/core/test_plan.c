@@ -65,7 +65,8 @@ void vector_fill_random(const vector *v, const json_t *json, char *out)
     write_fraction(pick, out + 8);
 }
 
-/* --- What the copy keeps ---------------------------------------------------------------------------------------- */
+/* --- What the copy keeps
+ * ---------------------------------------------------------------------------------------- */
 
 static int in_list(const vector *v, const char *field, const json_t *list, bh_bytes name)
 {
@@ -129,7 +130,8 @@ static void compare_kept_properties(vector *v, const bh_plan *plan)
             vector_fail(v, "kept_properties", "the delivery lacks one of them");
 }
 
-/* --- What the copy gets ----------------------------------------------------------------------------------------- */
+/* --- What the copy gets
+ * ----------------------------------------------------------------------------------------- */
 
 static size_t find_header(const bh_plan *plan, bh_bytes name)
 {
@@ -317,7 +319,8 @@ START_TEST(a_vector_of_a_message_that_is_adopted)
 }
 END_TEST
 
-/* --- Calls ------------------------------------------------------------------------------------------------------ */
+/* --- Calls
+ * ------------------------------------------------------------------------------------------------------ */
 
 static bh_delivery *d;
 static bh_history *h;
@@ -345,7 +348,8 @@ static void tear_down(void)
     bh_delivery_free(d);
 }
 
-/* Makes a plan by a policy whose delays the topology, built for `p` with `strategy`, may not have. */
+/* Makes a plan by a policy whose delays the topology, built for `p` with `strategy`, may not
+ * have. */
 static bh_status make_with(bh_policy *other)
 {
     bh_bytes random = {zeros, sizeof zeros};
@@ -413,7 +417,8 @@ START_TEST(reject_and_native_refuse_another_delay_than_the_work_queue_s)
 }
 END_TEST
 
-/* Makes plans for numbers that are spread evenly, and compares their wait queues with the topology's preview. */
+/* Makes plans for numbers that are spread evenly, and compares their wait queues with the
+ * topology's preview. */
 static void compare_with_preview(int64_t attempt)
 {
     enum { STEPS = 50, PICKS = 20 };

@@ -164,7 +164,8 @@ START_TEST(missing_and_foreign_arguments_change_nothing)
 }
 END_TEST
 
-/* Without a settled message, each declaration after the first is at least as late as the policy's delay. */
+/* Without a settled message, each declaration after the first is at least as late as the policy's
+ * delay. */
 START_TEST(any_history_spares_the_broker)
 {
     enum { DELAY_MS = 100, HAPPENINGS = 2000 };

@@ -7,7 +7,8 @@
 
 static vectors all;
 
-/* --- Declarations ----------------------------------------------------------------------------------------------- */
+/* --- Declarations
+ * ----------------------------------------------------------------------------------------------- */
 
 static void compare_arguments(vector *v, const char *field, const json_t *expected, const bh_topology *t, size_t i)
 {
@@ -67,7 +68,8 @@ static void compare_declarations(vector *v, const bh_topology *t)
     same_int(v, "number of declarations", (int64_t)json_array_size(expected), (int64_t)view_of(t).declaration_count);
 }
 
-/* --- Rungs ------------------------------------------------------------------------------------------------------ */
+/* --- Rungs
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void compare_numbers(vector *v, const char *key, const int64_t *got, size_t count)
 {
@@ -112,7 +114,8 @@ static void compare_rungs(vector *v, const bh_topology *t)
     compare_numbers(v, "on_demand_rungs", on_demand, found);
 }
 
-/* --- Preview ---------------------------------------------------------------------------------------------------- */
+/* --- Preview
+ * ---------------------------------------------------------------------------------------------------- */
 
 static void compare_preview(vector *v, const bh_topology *t, const bh_policy *p)
 {
@@ -154,7 +157,8 @@ static void compare_preview(vector *v, const bh_topology *t, const bh_policy *p)
     }
 }
 
-/* --- Brokers and definitions ------------------------------------------------------------------------------------ */
+/* --- Brokers and definitions
+ * ------------------------------------------------------------------------------------ */
 
 static void compare_brokers(vector *v, bh_topology *t)
 {
@@ -250,7 +254,8 @@ START_TEST(a_vector)
 }
 END_TEST
 
-/* --- Calls ------------------------------------------------------------------------------------------------------ */
+/* --- Calls
+ * ------------------------------------------------------------------------------------------------------ */
 
 static bh_policy *p;
 static bh_topology *t;
@@ -422,7 +427,8 @@ START_TEST(a_message_is_the_work_queues_by_the_header_that_names_it)
 }
 END_TEST
 
-/* W2: each copy of a retry that a federation of Backhop's exchanges published became a message of its own. */
+/* W2: each copy of a retry that a federation of Backhop's exchanges published became a message of
+ * its own. */
 START_TEST(a_copy_that_federation_made_of_a_retry_is_not_the_work_queues)
 {
     static const struct {

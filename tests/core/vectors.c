@@ -88,7 +88,8 @@ static const vector_name statuses[] = {
         {NULL, 0},
 };
 
-/* --- Memory of the case that runs ------------------------------------------------------------------------------- */
+/* --- Memory of the case that runs
+ * ------------------------------------------------------------------------------- */
 
 typedef struct block {
     struct block *next;
@@ -116,7 +117,8 @@ static void free_all(void)
     }
 }
 
-/* --- Loading ---------------------------------------------------------------------------------------------------- */
+/* --- Loading
+ * ---------------------------------------------------------------------------------------------------- */
 
 static const char *directory(void)
 {
@@ -156,7 +158,8 @@ static size_t index_of(const json_t *entries, const json_t *name)
     return i;
 }
 
-/* Replaces the name of a list by its entries. An entry of a name that came before replaces that one in its place. */
+/* Replaces the name of a list by its entries. An entry of a name that came before replaces that one
+ * in its place. */
 static json_t *merge_headers(const char *file, const json_t *entries, const json_t *lists)
 {
     json_t *merged = json_array();
@@ -267,7 +270,8 @@ void vectors_add(Suite *suite, const vectors *all, const TTest *test)
     suite_add_tcase(suite, cases);
 }
 
-/* --- A case ----------------------------------------------------------------------------------------------------- */
+/* --- A case
+ * ----------------------------------------------------------------------------------------------------- */
 
 _Noreturn void vector_fail(const vector *v, const char *field, const char *format, ...)
 {
@@ -363,7 +367,8 @@ double vector_double(const vector *v, const char *field, const json_t *json)
     vector_fail(v, field, "must be a number, \"nan\", \"inf\" or \"-inf\"");
 }
 
-/* --- Bytes ------------------------------------------------------------------------------------------------------ */
+/* --- Bytes
+ * ------------------------------------------------------------------------------------------------------ */
 
 static unsigned hex_digit(const vector *v, const char *field, char c)
 {
@@ -449,7 +454,8 @@ const char *vector_show(bh_bytes bytes)
     return text;
 }
 
-/* --- Delivery --------------------------------------------------------------------------------------------------- */
+/* --- Delivery
+ * --------------------------------------------------------------------------------------------------- */
 
 bh_type vector_value(const vector *v, const char *field, const json_t *json, const json_t **content)
 {
@@ -641,7 +647,8 @@ bh_status vector_fill_delivery(const vector *v, const json_t *json, bh_delivery 
     return status;
 }
 
-/* --- Policy ----------------------------------------------------------------------------------------------------- */
+/* --- Policy
+ * ----------------------------------------------------------------------------------------------------- */
 
 typedef struct snapshot {
     int64_t numbers[14];
@@ -740,7 +747,8 @@ bh_status vector_fill_policy(const vector *v, const json_t *json, bh_policy *pol
     return BH_OK;
 }
 
-/* --- Topology and history --------------------------------------------------------------------------------------- */
+/* --- Topology and history
+ * --------------------------------------------------------------------------------------- */
 
 static bh_status add_arguments(const vector *v, const json_t *arguments, bh_topology *topology)
 {
@@ -819,7 +827,8 @@ void vector_fill_history(const vector *v, bh_history *history)
                          BH_OK);
 }
 
-/* --- Comparisons ------------------------------------------------------------------------------------------------ */
+/* --- Comparisons
+ * ------------------------------------------------------------------------------------------------ */
 
 static const char *name_of(const vector_name *names, int value)
 {

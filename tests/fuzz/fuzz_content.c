@@ -1,8 +1,8 @@
 /*
- * Fuzzing: bytes are the properties of a message, as they lie on the wire. Readable properties go through history and
- * plan into a copy. The copy must be readable and fit the frame, and continue the history. It must hold every foreign
- * header and kept property byte for byte, and beyond them only the plan's own. The first four bytes choose the
- * decision.
+ * Fuzzing: bytes are the properties of a message, as they lie on the wire. Readable properties go
+ * through history and plan into a copy. The copy must be readable and fit the frame, and continue
+ * the history. It must hold every foreign header and kept property byte for byte, and beyond them
+ * only the plan's own. The first four bytes choose the decision.
  */
 #include "../topologies.h"
 #include "../wire/properties.h"
@@ -97,7 +97,8 @@ static void check_properties(const property_list *original, const property_list 
     }
 }
 
-/* As the copy of the wire, but for what a value has in more ways than one: a boolean, a NaN, an integer. */
+/* As the copy of the wire, but for what a value has in more ways than one: a boolean, a NaN, an
+ * integer. */
 static void check_copy_of_delivery(size_t size)
 {
     static property_list copy;

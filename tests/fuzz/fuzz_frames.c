@@ -1,7 +1,8 @@
 /*
- * Fuzzing: bytes are what a broker sends, from the fourth on; those before choose the settings and how the stream falls
- * into pieces. The link and the assembler must give the same result, whatever the pieces are. Each whole message is
- * published by another link and read by a third, and must come out as it went in.
+ * Fuzzing: bytes are what a broker sends, from the fourth on; those before choose the settings and
+ * how the stream falls into pieces. The link and the assembler must give the same result, whatever
+ * the pieces are. Each whole message is published by another link and read by a third, and must
+ * come out as it went in.
  */
 #include "../wire/properties.h"
 #include "fuzz.h"
@@ -14,7 +15,8 @@
 
 enum { CHOICES = 3, MOST_BYTES = 32768, MOST_PIECES = 128, NOW_MS = 0 };
 
-/* A body of gigabytes is announced easily: such an allocation fails, as it does where memory is short. */
+/* A body of gigabytes is announced easily: such an allocation fails, as it does where memory is
+ * short. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
@@ -54,7 +56,8 @@ static void add_name(bh__buffer *log, char kind, amqp_bytes_t name)
     add_record(log, kind, 0, bh__from_amqp(name));
 }
 
-/* A method that announces content begins a message, as the consumer, the publisher and the replay do it. */
+/* A method that announces content begins a message, as the consumer, the publisher and the replay
+ * do it. */
 static void begin_message(bh__assembler *assembler, const amqp_method_t *method)
 {
     if (method->id == AMQP_BASIC_DELIVER_METHOD) {

@@ -1,7 +1,7 @@
 /*
- * Fuzzing: bytes are a client's for the model of RabbitMQ, from the fourth on. The first three choose the version, the pieces
- * of the stream, and the time between them. The client is logged in, with channel 1 open. The model must write whole frames,
- * and its time must not stand still.
+ * Fuzzing: bytes are a client's for the model of RabbitMQ, from the fourth on. The first three
+ * choose the version, the pieces of the stream, and the time between them. The client is logged in,
+ * with channel 1 open. The model must write whole frames, and its time must not stand still.
  */
 #include "fuzz.h"
 
@@ -10,14 +10,16 @@
 
 enum { CHOICES = 3, MOST_BYTES = 4096, FRAME_START = 7, FRAME_END = 0xCE };
 
-/* A body of gigabytes is announced easily: such an allocation fails, as it does if memory is short. */
+/* A body of gigabytes is announced easily: such an allocation fails, as it does if memory is
+ * short. */
 const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
     return "allocator_may_return_null=1:max_allocation_size_mb=256";
 }
 
-/* The header; start-ok with PLAIN guest and no properties; tune-ok with the broker's limits; open of "/"; channel.open. */
+/* The header; start-ok with PLAIN guest and no properties; tune-ok with the broker's limits; open
+ * of "/"; channel.open. */
 static const char login[] = "AMQP\0\0\011\001"
                             "\001\0\0\0\0\0\044\0\012\0\013\0\0\0\0\005PLAIN\0\0\0\014\0guest\0guest\005en_US\316"
                             "\001\0\0\0\0\0\014\0\012\0\037\007\377\0\002\0\0\0\0\316"

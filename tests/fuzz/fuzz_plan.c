@@ -1,6 +1,7 @@
 /*
- * Fuzzing: bytes become a policy, a topology and messages with a header tree of any shape. Each message goes through
- * delivery, history and plan, as the first one and after others. The invariants are checked: see check_copy.
+ * Fuzzing: bytes become a policy, a topology and messages with a header tree of any shape. Each
+ * message goes through delivery, history and plan, as the first one and after others. The
+ * invariants are checked: see check_copy.
  */
 #include "../topologies.h"
 #include "fuzz.h"
@@ -186,7 +187,8 @@ static bh_type take_type(input *in)
     return (bh_type)types[take(in, sizeof types - 1)];
 }
 
-/* Name and type of the next entry of a table: of the headers themselves (depth 1) or of one inside. */
+/* Name and type of the next entry of a table: of the headers themselves (depth 1) or of one
+ * inside. */
 static bh_bytes take_entry(input *in, int depth, bh_type *type)
 {
     unsigned choice = take(in, 4);
@@ -268,7 +270,8 @@ static int is_number(bh_property property)
            property == BH_PROPERTY_TIMESTAMP;
 }
 
-/* Every table and array ends within its container, and a reader that skips it goes on at its end. */
+/* Every table and array ends within its container, and a reader that skips it goes on at its
+ * end. */
 static void check_values(const bh_delivery *d)
 {
     size_t count = delivery_view_of(d).value_count, ends[BH_DELIVERY_MAX_DEPTH + 1] = {count}, depth = 0;
@@ -397,7 +400,8 @@ static void check_history(const bh_history *h)
         checked(bh_history_problem(h, i));
 }
 
-/* Returns 1 if the topology declares an exchange of this name, on demand or not; its rung goes to *wait_ms. */
+/* Returns 1 if the topology declares an exchange of this name, on demand or not; its rung goes to
+ * *wait_ms. */
 static int declares_exchange(const bh_topology *t, bh_bytes name, int64_t *wait_ms)
 {
     for (size_t i = 0; i < view_of(t).declaration_count; i++) {
@@ -523,7 +527,8 @@ static int64_t pause_of(const bh_topology *t, int64_t retry_after_ms)
     return retry_after_ms < 1 ? 1 : retry_after_ms < most ? retry_after_ms : most;
 }
 
-/* A delay: at least a millisecond, within what the policy, a handler's request and the rungs allow. */
+/* A delay: at least a millisecond, within what the policy, a handler's request and the rungs
+ * allow. */
 static void check_delay(const bh_plan *plan, const bh_policy *policy, const bh_topology *t, bh_outcome outcome,
                         int64_t retry_after_ms)
 {
@@ -597,7 +602,8 @@ static void check_action(const bh_plan *plan, bh_outcome outcome, const bh_histo
     CHECK(publishes_copy(plan) == (action == BH_ACTION_RETRY || action == BH_ACTION_DEFER || action == BH_ACTION_PARK));
 }
 
-/* A delay for lost consumers: not longer than the policy's longest delay, unless the lowest rung is. */
+/* A delay for lost consumers: not longer than the policy's longest delay, unless the lowest rung
+ * is. */
 static void check_crash_wait(const bh_plan *plan, const bh_policy *policy, const bh_topology *t)
 {
     int64_t delay = planned_of(plan).delay_ms, wait_ms = 0;
@@ -607,7 +613,8 @@ static void check_crash_wait(const bh_plan *plan, const bh_policy *policy, const
     CHECK(delay <= limits_of(policy).max_ms || delay == BH_TOPOLOGY_LOWEST_RUNG_MS);
 }
 
-/* Before a handler sees the message: it is handed over, or waits or is parked with the failures that it came with. */
+/* Before a handler sees the message: it is handed over, or waits or is parked with the failures
+ * that it came with. */
 static void check_guard(bh_plan *plan, const bh_delivery *d, const bh_history *h, const bh_policy *policy,
                         const bh_topology *t, const message *m, int64_t now_ms, bh_bytes random_argument,
                         int64_t frame_max)
@@ -641,7 +648,8 @@ static void check_guard(bh_plan *plan, const bh_delivery *d, const bh_history *h
         check_copy(plan, d, h, t, m, bh_str(error), frame_max);
 }
 
-/* A message of a wait queue: it waits on, or is parked; whatever x-death says, its key leads to no other queue. */
+/* A message of a wait queue: it waits on, or is parked; whatever x-death says, its key leads to no
+ * other queue. */
 static void check_adopt(bh_plan *plan, const bh_delivery *d, const bh_history *h, const bh_policy *policy,
                         const bh_topology *t, int64_t now_ms, bh_bytes random_argument)
 {
@@ -691,7 +699,8 @@ static bh_policy *take_policy(input *in, bh_strategy strategy)
     return policy;
 }
 
-/* A replayed retry keeps the error of its last failure if it came back to no queue: the return exchange names it then. */
+/* A replayed retry keeps the error of its last failure if it came back to no queue: the return
+ * exchange names it then. */
 static bh_bytes error_of_replay(const bh_delivery *delivery, const bh_history *history, const bh_topology *topology)
 {
     bh_past past;

@@ -1,5 +1,5 @@
-/* Fuzzing: bytes are a URI. An accepted URI is within its limits, and means the same when it is written anew with every
- * character escaped. A refused URI has a reason. */
+/* Fuzzing: bytes are a URI. An accepted URI is within its limits, and means the same when it is
+ * written anew with every character escaped. A refused URI has a reason. */
 #include "fuzz.h"
 
 #include "worker/wire/uri.h"

@@ -1,5 +1,5 @@
-/* Fuzzing: bytes are a Host and an Origin, each a line, and the body of a request. No host that is let in has another name, and no
- * body becomes an option that is not in the table. */
+/* Fuzzing: bytes are a Host and an Origin, each a line, and the body of a request. No host that is
+ * let in has another name, and no body becomes an option that is not in the table. */
 #include "fuzz.h"
 
 #include "web/access.h"

@@ -18,7 +18,7 @@ struct broker {
     uint64_t published; /* on the channel: the delivery tag of the last one */
 };
 
-/* ------------------------------------------------------------------------------------------------------------- time */
+/* ----------------------------------------------------------------------------------------- time */
 
 static int64_t clock_ms(clockid_t clock)
 {
@@ -43,7 +43,7 @@ void pause_ms(int64_t ms)
     nanosleep(&time, NULL);
 }
 
-/* -------------------------------------------------------------------------------------------- the broker under test */
+/* ------------------------------------------------------------------------ the broker under test */
 
 static struct {
     char version[64];
@@ -139,7 +139,8 @@ void broker_ctl(const char *words)
     run_ctl(words, 0);
 }
 
-/* Has RabbitMQ evaluate an expression without spaces. `rabbitmqctl` needs a hundred times as long. */
+/* Has RabbitMQ evaluate an expression without spaces. `rabbitmqctl` needs a hundred times as
+ * long. */
 __attribute__((format(printf, 1, 2))) static void evaluate(const char *format, ...)
 {
     char words[1000] = "eval ";
@@ -273,7 +274,7 @@ void broker_make_url(char *url, size_t size, const char *user, const char *passw
     free(copy);
 }
 
-/* ------------------------------------------------------------------------------------------------------ connections */
+/* ---------------------------------------------------------------------------------- connections */
 
 static const char *explain(amqp_rpc_reply_t reply)
 {
@@ -387,7 +388,7 @@ int broker_probe(void)
     return 1;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- tables */
+/* --------------------------------------------------------------------------------------- tables */
 
 amqp_bytes_t amqp_bytes_of(bh_bytes bytes)
 {
@@ -465,7 +466,7 @@ amqp_table_entry_t entry_array(const char *name, amqp_field_value_t *values, int
     return entry;
 }
 
-/* ----------------------------------------------------------------------------------------------------- declarations */
+/* --------------------------------------------------------------------------------- declarations */
 
 static struct {
     pid_t process;
@@ -504,7 +505,8 @@ void broker_remove_later(const char *name)
     snprintf(made.names[made.count++], sizeof made.names[0], "%s", name);
 }
 
-/* Returns the outcome of the last method: 0, or the broker's reply code, and then the channel is open anew. */
+/* Returns the outcome of the last method: 0, or the broker's reply code, and then the channel is
+ * open anew. */
 static int settle_method(broker *self)
 {
     amqp_rpc_reply_t reply = amqp_get_rpc_reply(self->state);
@@ -659,7 +661,7 @@ void broker_await_consumers(broker *self, const char *queue, int count)
     }
 }
 
-/* --------------------------------------------------------------------------------------------------------- messages */
+/* ------------------------------------------------------------------------------------- messages */
 
 static void read_frame(broker *self, amqp_frame_t *frame)
 {
@@ -762,7 +764,8 @@ void broker_publish_with_id(broker *self, const char *exchange, const char *rout
     broker_publish(self, exchange, routing_key, &properties, bh_str(body));
 }
 
-/* The confirms of the publishes after tag `before`: each sets its one in `confirmed`. How many are new. */
+/* The confirms of the publishes after tag `before`: each sets its one in `confirmed`. How many are
+ * new. */
 static int read_confirm(broker *self, uint64_t before, char *confirmed)
 {
     amqp_frame_t frame;

@@ -1,11 +1,13 @@
 /*
- * Consumer: a process of its own, with a worker, that can die. main.c runs it if it is called with these arguments:
+ * Consumer: a process of its own, with a worker, that can die. main.c runs it if it is called with
+ * these arguments:
  *
  *     test-live consume URL NAMESPACE QUEUE INITIAL_MS MAX_MS PREFETCH KILLER
  *
- * It handles a message by acknowledging it, and writes its body and a line feed to standard output. It kills itself
- * with SIGKILL on the message whose body is KILLER; "*": on the first one. KILLER "": it takes messages and settles
- * nothing, and on SIGTERM stops in good order. The topology is there already.
+ * It handles a message by acknowledging it, and writes its body and a line feed to standard output.
+ * It kills itself with SIGKILL on the message whose body is KILLER; "*": on the first one. KILLER
+ * "": it takes messages and settles nothing, and on SIGTERM stops in good order. The topology is
+ * there already.
  */
 #ifndef BACKHOP_LIVE_CONSUMER_H
 #define BACKHOP_LIVE_CONSUMER_H

@@ -1,7 +1,8 @@
 /*
- * test-live [SUITE...] or test-live but SUITE...: runs these suites, or all but these, against the broker that AMQP_URL
- * names; without an argument all. CK_RUN_CASE, CK_FORK, CK_VERBOSITY and the other variables of Check are obeyed. Tests
- * that need more than the broker offers are left out, and named.
+ * test-live [SUITE...] or test-live but SUITE...: runs these suites, or all but these, against the
+ * broker that AMQP_URL names; without an argument all. CK_RUN_CASE, CK_FORK, CK_VERBOSITY and the
+ * other variables of Check are obeyed. Tests that need more than the broker offers are left out,
+ * and named.
  */
 #include "suites.h"
 

@@ -1,6 +1,7 @@
 /*
- * Message: what the broker sent, with its properties as the bytes that were on the wire. They are taken apart here, not
- * by the library under test nor by librabbitmq, so that a mistake there shows.
+ * Message: what the broker sent, with its properties as the bytes that were on the wire. They are
+ * taken apart here, not by the library under test nor by librabbitmq, so that a mistake there
+ * shows.
  */
 #ifndef BACKHOP_LIVE_MESSAGE_H
 #define BACKHOP_LIVE_MESSAGE_H

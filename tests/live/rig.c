@@ -9,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* RabbitMQ counts whole milliseconds: a message that came at 10.9 ms came at 10, and its 100 ms end at 110.0. */
+/* RabbitMQ counts whole milliseconds: a message that came at 10.9 ms came at 10, and its 100 ms end
+ * at 110.0. */
 enum { CLOCK_STEP_MS = 1 };
 
 static void make_topology(rig *self)
@@ -207,7 +208,7 @@ const char *rig_sibling(rig *self, const char *suffix, const char *key)
     return name;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- events */
+/* --------------------------------------------------------------------------------------- events */
 
 /* Takes what there is. */
 static void collect(rig *self)
@@ -324,7 +325,7 @@ int rig_wait_readable(const rig *self, int64_t ms)
     return poll(&fd, 1, ms > 0 ? (int)ms : 0) > 0;
 }
 
-/* --------------------------------------------------------------------------------------------------------- messages */
+/* ------------------------------------------------------------------------------------- messages */
 
 int rig_try_take(rig *self, int64_t ms)
 {
@@ -401,7 +402,7 @@ void rig_publish_and_take(rig *self)
     rig_take(self, "first");
 }
 
-/* ----------------------------------------------------------------------------------------------------- expectations */
+/* --------------------------------------------------------------------------------- expectations */
 
 int holds(bh_bytes text, const char *part)
 {

@@ -1,6 +1,6 @@
 /*
- * Rig: what most tests need. A work queue bound to an exchange, and a worker that retries it, all with names of their
- * own.
+ * Rig: what most tests need. A work queue bound to an exchange, and a worker that retries it, all
+ * with names of their own.
  *
  *     rig *r = rig_new(BH_STRATEGY_LADDER, BH_QUEUE_QUORUM);     a fixed delay of RIG_DELAY_MS, no jitter, 3 attempts
  *     policy_set_max_attempts(r->policy, 5);                  what the test wants else
@@ -50,8 +50,8 @@ rig *rig_new_beside(const rig *first, const char *name);
 void rig_rename(rig *self, const char *ns, const char *queue);
 /* The work queue is the user's: the topology does not make it. */
 void rig_leave_work_queue(rig *self);
-/* As rig_start, in steps: builds the topology; makes a worker, which the test may give other settings; starts it, and
- * waits until it is connected. */
+/* As rig_start, in steps: builds the topology; makes a worker, which the test may give other
+ * settings; starts it, and waits until it is connected. */
 void rig_prepare(rig *self);
 void rig_make_worker(rig *self);
 void rig_connect(rig *self);
@@ -87,14 +87,17 @@ const char *rig_rung(const rig *self, int64_t ms);
 const char *rig_sibling(rig *self, const char *suffix, const char *key);
 
 /*
- * Waits until the broker has read the worker's acknowledgements of all settled messages from the socket. The worker
- * replays its empty parked queue: the broker answers on the consume connection, after it has read what came there before.
+ * Waits until the broker has read the worker's acknowledgements of all settled messages from the
+ * socket. The worker replays its empty parked queue: the broker answers on the consume connection,
+ * after it has read what came there before.
  *
- * RabbitMQ hands acknowledgements to their channel's process. On a busy machine it can still lose them if the connection
- * is cut at once. A test that must not lose any has a worker and a queue for each cut.
+ * RabbitMQ hands acknowledgements to their channel's process. On a busy machine it can still lose
+ * them if the connection is cut at once. A test that must not lose any has a worker and a queue for
+ * each cut.
  */
 void rig_await_read(rig *self);
-/* Waits until bh_worker_state returns this state. Returns its reason, which is valid until the next call. */
+/* Waits until bh_worker_state returns this state. Returns its reason, which is valid until the next
+ * call. */
 const char *rig_await_health(rig *self, bh_health_state state);
 
 /* Takes the next message, within RESENT_MS. If `body` is given, the message must have it. */
@@ -107,7 +110,8 @@ void rig_expect_silence(rig *self, int64_t ms);
 void rig_settle(rig *self, bh_outcome outcome, const char *error, int64_t retry_after_ms);
 /* Waits until a settled message is retried, parked or stale, and returns which. */
 bh_event_kind rig_await_end(rig *self);
-/* Waits until the taken and settled message is retried or parked; r->event has which, and its count. */
+/* Waits until the taken and settled message is retried or parked; r->event has which, and its
+ * count. */
 void rig_await_settled(rig *self);
 /* These do both: one for a message that failed, one for a message that cannot succeed. */
 void rig_fail(rig *self, const char *error);
@@ -120,8 +124,8 @@ void rig_publish(rig *self, const char *routing_key, const char *body);
 void rig_publish_and_take(rig *self);
 
 /*
- * The oldest event of this kind that was not awaited yet, within LIMIT_MS, in r->event. Events of other kinds stay for
- * later calls. If none comes, the test fails and shows the events that came.
+ * The oldest event of this kind that was not awaited yet, within LIMIT_MS, in r->event. Events of
+ * other kinds stay for later calls. If none comes, the test fails and shows the events that came.
  */
 void rig_await(rig *self, bh_event_kind kind);
 /* How many of this kind have come and were not awaited. */
@@ -138,11 +142,13 @@ int rig_wait_readable(const rig *self, int64_t ms);
 #define expect_ok(worker, call) expect_status(worker, call, BH_OK)
 /* That a text holds this. */
 #define expect_part(text, part) expect_part_at((text), (part), __FILE__, __LINE__)
-/* That an event of this kind comes, with this status and in its text this part. It is then r->event. */
+/* That an event of this kind comes, with this status and in its text this part. It is then
+ * r->event. */
 #define expect_event(r, kind, status, part) expect_event_at((r), (kind), (status), (part), __FILE__, __LINE__)
 /* That no event of this kind has come that was not awaited. */
 #define expect_no_event(r, kind) expect_no_event_at((r), (kind), __FILE__, __LINE__)
-/* That the message settled last was retried with this delay, or parked for this reason: r->event is about it. */
+/* That the message settled last was retried with this delay, or parked for this reason: r->event is
+ * about it. */
 #define expect_retried(r, delay_ms) expect_retried_at((r), (delay_ms), __FILE__, __LINE__)
 #define expect_parked(r, reason) expect_parked_at((r), (reason), __FILE__, __LINE__)
 /* That the taken message is this attempt; that it was first published there. */

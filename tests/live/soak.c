@@ -1,7 +1,7 @@
 /*
- * Soak: 50,000 messages are retried while the broker is killed and started ten times. Each fails once or twice and then
- * succeeds. None may be lost, and no more may come twice than were in flight at the kills. It needs a private broker,
- * by BACKHOP_BROKER_CTL.
+ * Soak: 50,000 messages are retried while the broker is killed and started ten times. Each fails
+ * once or twice and then succeeds. None may be lost, and no more may come twice than were in flight
+ * at the kills. It needs a private broker, by BACKHOP_BROKER_CTL.
  */
 #include "trouble.h"
 
@@ -18,8 +18,9 @@ enum {
     HOP = 32, /* that a quorum queue dead-letters at a time: dead_letter_worker_consumer_prefetch */
     MOST_IN_FLIGHT = KILLS * (AHEAD + RUNGS * HOP), /* not acknowledged, or on the way from a rung to the work queue */
     LIMIT_S = 3000,
-    /* Without a message. After a crash a wait queue sends its unconfirmed messages again after 180 s. Messages that it sent
-     * just after its timer began come at the next turn, after 360 s. HOP of them hold up all others meanwhile. */
+    /* Without a message. After a crash a wait queue sends its unconfirmed messages again after 180
+     * s. Messages that it sent just after its timer began come at the next turn, after 360 s. HOP
+     * of them hold up all others meanwhile. */
     PATIENCE_MS = 480000,
     SILENCE_MS = 2000, /* then no more is in flight */
 };

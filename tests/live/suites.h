@@ -1,4 +1,5 @@
-/* Suites: what main.c runs against the broker that AMQP_URL names. A new one is declared here and added there. */
+/* Suites: what main.c runs against the broker that AMQP_URL names. A new one is declared here and
+ * added there. */
 #ifndef BACKHOP_LIVE_SUITES_H
 #define BACKHOP_LIVE_SUITES_H
 

@@ -1,4 +1,5 @@
-/* A worker and its circuit breaker: what a downstream gets that is down, and what becomes of the messages. */
+/* A worker and its circuit breaker: what a downstream gets that is down, and what becomes of the
+ * messages. */
 #include "../reading.h"
 #include "suites.h"
 #include "trouble.h"
@@ -37,7 +38,7 @@ static int count_probes(bh_breaker *breaker)
     return (int)(view.generation / 2);
 }
 
-/* --------------------------------------------------------------------------------------------------- the downstream */
+/* ------------------------------------------------------------------------------- the downstream */
 
 /* A downstream that handlers call, with their counts. */
 typedef struct downstream {
@@ -130,7 +131,7 @@ START_TEST(only_probes_reach_a_downstream_that_is_down)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------------------- holding */
+/* -------------------------------------------------------------------------------------- holding */
 
 START_TEST(a_held_message_cannot_be_taken_and_the_descriptor_is_quiet)
 {
@@ -179,7 +180,8 @@ START_TEST(a_breaker_serves_two_workers)
 }
 END_TEST
 
-/* If the worker did not look at its breaker, only its look at the queue would wake it: after 60 s. */
+/* If the worker did not look at its breaker, only its look at the queue would wake it: after 60
+ * s. */
 START_TEST(an_idle_worker_emits_a_change_by_hand)
 {
     bh_breaker *breaker = quick_breaker(ROW, PAUSE_MS);
@@ -240,7 +242,7 @@ START_TEST(a_failure_of_the_message_itself_opens_nothing)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------- stops and faults */
+/* ----------------------------------------------------------------------------- stops and faults */
 
 START_TEST(a_stop_while_it_is_open_loses_nothing)
 {
@@ -291,7 +293,8 @@ START_TEST(a_lost_connection_while_it_is_open_loses_nothing)
 }
 END_TEST
 
-/* Opens it for longer than messages are held, and publishes. The consumer is cancelled, and the messages wait. */
+/* Opens it for longer than messages are held, and publishes. The consumer is cancelled, and the
+ * messages wait. */
 START_TEST(messages_that_are_held_too_long_wait_without_an_attempt)
 {
     enum { COUNT = 20, PAUSE = 33000 };

@@ -87,8 +87,8 @@ static void expect_all_handled(rig *r, int succeeded, int failed)
     ck_assert_int_eq(broker_depth(r->broker, r->parked), 0);
 }
 
-/* The process that is killed: reports when its breaker is in the state, and then waits. It leaves the rig's connection
- * to the process that forked it. */
+/* The process that is killed: reports when its breaker is in the state, and then waits. It leaves
+ * the rig's connection to the process that forked it. */
 _Noreturn static void consume_until_killed(rig *r, ending state, int report)
 {
     bh_breaker *breaker = make_breaker_for(state);

@@ -1,5 +1,5 @@
-/* Tests on a cluster of three nodes, as `tests/broker/broker cluster 3 VERSION` gives. Its nodes keep their clients
- * when they lose the cluster, as they do from 4.3 on. */
+/* Tests on a cluster of three nodes, as `tests/broker/broker cluster 3 VERSION` gives. Its nodes
+ * keep their clients when they lose the cluster, as they do from 4.3 on. */
 #include "suites.h"
 #include "trouble.h"
 
@@ -17,7 +17,8 @@ static void connect_by_nodes(rig *r, const int nodes[3])
     expect_part(bh_str(broker_node_url(nodes[0])), bh_event_string(r->event, BH_FIELD_HOST).data);
 }
 
-/* The node's consumer is one of the queue's, and has its share of the messages; of ten some come to the other node. */
+/* The node's consumer is one of the queue's, and has its share of the messages; of ten some come to
+ * the other node. */
 START_TEST(a_worker_with_nothing_in_hand_leaves_a_node_that_lost_its_cluster)
 {
     static const int nodes[] = {1, 2, 3};

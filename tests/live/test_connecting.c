@@ -21,7 +21,8 @@ static void expect_at_work(rig *r)
     rig_succeed(r);
 }
 
-/* Expects another worker at work, by the broker's own URL, after a worker that could not connect. */
+/* Expects another worker at work, by the broker's own URL, after a worker that could not
+ * connect. */
 static void expect_another_at_work(rig *r)
 {
     rig_restart(r, BH_MODE_CREATE);
@@ -84,7 +85,7 @@ START_TEST(heartbeats_keep_a_connection_while_a_handler_works)
 }
 END_TEST
 
-/* --------------------------------------------------------------------------------------------------------- refusals */
+/* ------------------------------------------------------------------------------------- refusals */
 
 START_TEST(a_wrong_password_is_refused_and_not_told)
 {
@@ -185,7 +186,7 @@ START_TEST(a_name_service_that_does_not_answer_is_given_up)
 }
 END_TEST
 
-/* -------------------------------------------------------------------------------------------------------------- TLS */
+/* ------------------------------------------------------------------------------------------ TLS */
 
 START_TEST(tls_is_verified_with_the_ca)
 {

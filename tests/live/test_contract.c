@@ -1,4 +1,5 @@
-/* The cases of tests/contract/cases.json that a handler in C can have, by bh_worker_run and by take and settle. */
+/* The cases of tests/contract/cases.json that a handler in C can have, by bh_worker_run and by take
+ * and settle. */
 #include "suites.h"
 #include "trouble.h"
 

@@ -13,7 +13,8 @@
     "0123456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789"             \
     "0123456789012345678901234567890123456789012345678901234"
 
-/* A message of the rig's work queue, and the broker's own copy of it in a sibling, to compare with. */
+/* A message of the rig's work queue, and the broker's own copy of it in a sibling, to compare
+ * with. */
 typedef struct pair {
     message original;
     message copy;
@@ -25,7 +26,8 @@ static void free_pair(pair *self)
     message_free(&self->copy);
 }
 
-/* Publishes to the rig and fails once, or parks. *out is what then waits in the work queue, or in the parked queue. */
+/* Publishes to the rig and fails once, or parks. *out is what then waits in the work queue, or in
+ * the parked queue. */
 static void go_round_once(rig *r, const amqp_basic_properties_t *properties, int is_parked, pair *out)
 {
     const char *control = rig_sibling(r, "control", "work.#");
@@ -46,7 +48,8 @@ static void expect_same_body(const pair *self)
     ck_assert(memcmp(self->copy.body.data, self->original.body.data, self->original.body.size) == 0);
 }
 
-/* All 14 basic properties, headers of every type. Each table and array lives as long as the process. */
+/* All 14 basic properties, headers of every type. Each table and array lives as long as the
+ * process. */
 static amqp_basic_properties_t every_property(void)
 {
     static amqp_field_value_t values[20];
@@ -383,7 +386,7 @@ START_TEST(a_routing_key_of_255_bytes_is_kept)
 }
 END_TEST
 
-/* ---------------------------------------------------------------------------------------------------- large headers */
+/* -------------------------------------------------------------------------------- large headers */
 
 static void expect_filler(const message *found, size_t spare)
 {
@@ -395,8 +398,8 @@ static void expect_filler(const message *found, size_t spare)
     ck_assert_uint_eq(different, 0);
 }
 
-/* Messages that leave less and less room in the frame fail. The retried ones come back, although the broker adds
- * x-death to them. The others are parked, and keep their headers. */
+/* Messages that leave less and less room in the frame fail. The retried ones come back, although
+ * the broker adds x-death to them. The others are parked, and keep their headers. */
 static void fail_large_messages(rig *r, const char *routing_key)
 {
     static const size_t spare[] = {8192, 4096, 3072, 2560, 2048, 1536, 1024, 768, 512, 384, 300, 200, 100, 50, 1};
@@ -483,7 +486,7 @@ START_TEST(headers_that_leave_no_room_at_all_stay_in_the_work_queue)
 }
 END_TEST
 
-/* --------------------------------------------------------------------------------------------------- nested headers */
+/* ------------------------------------------------------------------------------- nested headers */
 
 enum { DEEPEST = 64 };
 

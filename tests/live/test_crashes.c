@@ -1,4 +1,5 @@
-/* Processes that die, or leave in good order, with messages in hand: what becomes of the messages. */
+/* Processes that die, or leave in good order, with messages in hand: what becomes of the
+ * messages. */
 #include "consumer.h"
 #include "setups.h"
 #include "suites.h"
@@ -77,7 +78,8 @@ static consumer start_consumer(const rig *r, int64_t initial_ms, int64_t max_ms,
     return started;
 }
 
-/* Reads its output within this time. Returns false if it has closed its output, as it does when it ends. */
+/* Reads its output within this time. Returns false if it has closed its output, as it does when it
+ * ends. */
 static int listen_to(consumer *self, tally *heard, int ms)
 {
     char read_now[4096];

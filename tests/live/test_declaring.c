@@ -357,7 +357,7 @@ START_TEST(arguments_of_the_users_own_are_on_the_work_queue)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------------ definitions */
+/* ---------------------------------------------------------------------------------- definitions */
 
 START_TEST(definitions_that_an_administrator_imports_are_complete)
 {

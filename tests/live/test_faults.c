@@ -1,6 +1,6 @@
 /*
- * Faults of brokers, networks and people. Each test checks the event, the recovery without help, and the count of the
- * messages. No message is lost, and none comes twice that was not in flight.
+ * Faults of brokers, networks and people. Each test checks the event, the recovery without help,
+ * and the count of the messages. No message is lost, and none comes twice that was not in flight.
  */
 #include "../reading.h"
 #include "suites.h"
@@ -19,9 +19,10 @@ static rig *started_rig(void)
     return r;
 }
 
-/* ------------------------------------------------------------------------------------ connections that are cut off */
+/* ----------------------------------------------------------------- connections that are cut off */
 
-/* Each has a worker and a queue of its own: an acknowledgement of an earlier one could be lost by the next cut. */
+/* Each has a worker and a queue of its own: an acknowledgement of an earlier one could be lost by
+ * the next cut. */
 static const struct {
     bh_outcome outcome;
     bh_event_kind event;
@@ -72,7 +73,7 @@ START_TEST(F2_a_settle_for_an_earlier_connection_takes_effect_when_the_message_c
 }
 END_TEST
 
-/* --------------------------------------------------------------------------------------------- many threads at once */
+/* ------------------------------------------------------------------------- many threads at once */
 
 enum { CROWD = 1000, CROWD_AHEAD = 100, HANDS = 64, THREADS = 4 };
 
@@ -91,7 +92,8 @@ static unsigned next_random(unsigned *state)
     return *state = *state * 1664525U + 1013904223U;
 }
 
-/* One step of a thread: takes what fits the hands, and settles one of them, those with an odd number as failed. */
+/* One step of a thread: takes what fits the hands, and settles one of them, those with an odd
+ * number as failed. */
 static void settle_one(crowd *self, unsigned *state)
 {
     bh_message *taken = NULL;
@@ -192,7 +194,7 @@ START_TEST(messages_settled_in_no_order_by_many_threads_end_once_but_those_in_fl
 }
 END_TEST
 
-/* ----------------------------------------------------------------------------------------- repaired by an operator */
+/* ---------------------------------------------------------------------- repaired by an operator */
 
 static void remove_user(void)
 {
@@ -296,8 +298,8 @@ START_TEST(a_worker_goes_on_to_the_next_host_when_one_goes_down)
 }
 END_TEST
 
-/* A node that lost its cluster keeps its connections, and does not answer. The first set-up is made by the worker, of the others
- * one is verified. */
+/* A node that lost its cluster keeps its connections, and does not answer. The first set-up is made
+ * by the worker, of the others one is verified. */
 START_TEST(a_worker_with_nothing_in_hand_leaves_a_broker_that_does_not_answer)
 {
     char url[4096], host[64];
@@ -354,7 +356,7 @@ START_TEST(a_name_service_that_does_not_answer_holds_up_neither_the_other_connec
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------ copies that fail */
+/* ----------------------------------------------------------------------------- copies that fail */
 
 START_TEST(a_wait_exchange_that_was_deleted_closes_the_channel_which_is_told_and_the_message_is_retried_once)
 {
@@ -374,7 +376,7 @@ START_TEST(a_wait_exchange_that_was_deleted_closes_the_channel_which_is_told_and
 }
 END_TEST
 
-/* ----------------------------------------------------------------------------------------------- poisoned messages */
+/* ---------------------------------------------------------------------------- poisoned messages */
 
 /* While the worker is away, processes take the message and die, so often. */
 static void crash(rig *r, int times)

@@ -20,7 +20,7 @@ static void expect_one_copy(rig *r)
     broker_await_depth(r->broker, rig_rung(r, WAITING_MS), 1);
 }
 
-/* ----------------------------------------------------------------------------------------------- a hold that ended */
+/* ---------------------------------------------------------------------------- a hold that ended */
 
 static void close_consumer(const rig *r)
 {
@@ -138,7 +138,7 @@ START_TEST(F2_messages_that_timed_out_with_the_broker_are_settled_when_they_come
 }
 END_TEST
 
-/* ---------------------------------------------------------------------------------------------------------- alarms */
+/* --------------------------------------------------------------------------------------- alarms */
 
 START_TEST(an_alarm_multiplies_no_message_and_stops_no_consumer)
 {
@@ -202,7 +202,7 @@ START_TEST(copies_of_a_message_carry_one_id)
 }
 END_TEST
 
-/* --------------------------------------------------------------------------------------- messages that are refused */
+/* -------------------------------------------------------------------- messages that are refused */
 
 typedef struct calls {
     int count;

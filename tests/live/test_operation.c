@@ -36,7 +36,7 @@ static void free_all(bh_message **taken, int count)
         bh_message_free(taken[i]);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- stopping */
+/* ------------------------------------------------------------------------------------- stopping */
 
 START_TEST(freeing_a_worker_doubles_nothing_that_was_settled)
 {
@@ -104,7 +104,7 @@ START_TEST(what_is_settled_while_the_worker_leaves_has_an_effect_or_an_error)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------- two connections */
+/* ------------------------------------------------------------------------------ two connections */
 
 START_TEST(a_copy_goes_where_its_original_is_acknowledged)
 {
@@ -157,7 +157,7 @@ START_TEST(connections_to_two_clusters_are_told_and_mended)
 }
 END_TEST
 
-/* ---------------------------------------------------------------------------------- copies that end the connection */
+/* --------------------------------------------------------------- copies that end the connection */
 
 START_TEST(a_copy_that_ends_the_connection_is_tried_alone_then_left_and_its_companions_go_on)
 {
@@ -214,7 +214,7 @@ START_TEST(the_back_off_grows_while_connections_open_and_do_not_work)
 }
 END_TEST
 
-/* --------------------------------------------------------------------------------------------------------- remains */
+/* -------------------------------------------------------------------------------------- remains */
 
 START_TEST(messages_that_are_left_keep_no_bodies)
 {
@@ -274,7 +274,7 @@ START_TEST(a_worker_with_a_policy_that_did_not_build_the_topology_is_refused)
 }
 END_TEST
 
-/* ---------------------------------------------------------------------------------------------------- failing fast */
+/* --------------------------------------------------------------------------------- failing fast */
 
 static bh_outcome succeed(bh_worker *worker, bh_message *taken, void *data)
 {

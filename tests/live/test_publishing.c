@@ -107,7 +107,7 @@ static void expect_original(rig *r)
     ck_assert_int_eq(broker_depth(r->broker, r->queue), 0);
 }
 
-/* ---------------------------------------------------------------------------------------------- returned and nacked */
+/* -------------------------------------------------------------------------- returned and nacked */
 
 /* A rig whose worker repairs nothing, while the test breaks the topology. */
 static rig *rig_that_repairs_nothing(int i)
@@ -268,7 +268,7 @@ START_TEST(a_full_parked_queue_leaves_the_original)
 }
 END_TEST
 
-/* ---------------------------------------------------------------------------------------------- work queues that go */
+/* -------------------------------------------------------------------------- work queues that go */
 
 START_TEST(messages_of_a_deleted_work_queue_end_in_unroutable_and_hold_nobody_up)
 {
@@ -332,7 +332,7 @@ START_TEST(a_message_in_hand_survives_its_queue)
 }
 END_TEST
 
-/* ---------------------------------------------------------------------------------------------- networks and alarms */
+/* -------------------------------------------------------------------------- networks and alarms */
 
 /* A worker whose confirms have so long, by a network that the test can spoil. */
 static proxy *start_impatient_by_proxy(rig *r, int64_t confirm_timeout_ms)
@@ -343,7 +343,8 @@ static proxy *start_impatient_by_proxy(rig *r, int64_t confirm_timeout_ms)
     return start_by_proxy(r, "");
 }
 
-/* Takes and acknowledges all copies and originals of the one message; how many there were of each. */
+/* Takes and acknowledges all copies and originals of the one message; how many there were of
+ * each. */
 static void take_all(rig *r, int *originals, int *copies)
 {
     *originals = *copies = 0;
@@ -419,8 +420,8 @@ END_TEST
 
 enum { DEATH_LIMIT_S = 900 };
 
-/* The messages come back, each with its second attempt. The broker died at `died_at`: it sends dead letters again that
- * it had in hand then, so messages that were due may come twice. */
+/* The messages come back, each with its second attempt. The broker died at `died_at`: it sends dead
+ * letters again that it had in hand then, so messages that were due may come twice. */
 static void expect_all_back(rig *r, const char *name, const int64_t *failed_at, int64_t delay, int count,
                             int64_t died_at)
 {
@@ -441,8 +442,8 @@ static void expect_all_back(rig *r, const char *name, const int64_t *failed_at, 
     }
 }
 
-/* Classic queues do not confirm dead letters. Dead letters that they send before the broker has started their target
- * are lost. So the messages of classic queues are not due, and wait on. */
+/* Classic queues do not confirm dead letters. Dead letters that they send before the broker has
+ * started their target are lost. So the messages of classic queues are not due, and wait on. */
 START_TEST(messages_wait_through_the_death_of_the_broker)
 {
     enum { COUNT = 20, DELAY = 1500, CLASSIC_DELAY = 3600000, MOST_RIGS = 8 };

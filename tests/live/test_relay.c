@@ -9,7 +9,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A relay beside the rig's broker and names; the rig's worker runs it. Work queues are the user's. */
+/* A relay beside the rig's broker and names; the rig's worker runs it. Work queues are the
+ * user's. */
 typedef struct relaying {
     rig *rig;
     bh__relay *relay;
@@ -62,7 +63,8 @@ static void tear_down(relaying *self)
     bh__relay_free(self->relay);
 }
 
-/* A work queue as a user has it, with the arguments that lead its dead letters to the relay, and one more. */
+/* A work queue as a user has it, with the arguments that lead its dead letters to the relay, and
+ * one more. */
 static void declare_work(const relaying *self, const char *queue, const char *type, amqp_table_entry_t more)
 {
     amqp_table_entry_t arguments[5] = {entry_string("x-queue-type", type),
@@ -120,7 +122,7 @@ static void expect_told_parked(const relaying *self, const char *reason, const c
     expect_part(bh_event_string(r->event, BH_FIELD_ERROR), error);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- rounds */
+/* --------------------------------------------------------------------------------------- rounds */
 
 START_TEST(by_the_policies_that_it_prints_rejections_come_back_to_the_queue_that_failed_alone)
 {
@@ -132,7 +134,8 @@ START_TEST(by_the_policies_that_it_prints_rejections_come_back_to_the_queue_that
     const char *parked[] = {r->parked, self.parked};
     administer(&self, BH_QUEUE_QUORUM);
     administer(&self, BH_QUEUE_CLASSIC);
-    /* By their owner, who knows nothing of a relay; now, as a policy takes a while to reach a queue that is there. */
+    /* By their owner, who knows nothing of a relay; now, as a policy takes a while to reach a queue
+     * that is there. */
     for (int i = 0; i < 2; i++) {
         amqp_table_entry_t arguments[] = {entry_string("x-queue-type", types[i])};
         broker_declare_queue(r->broker, queues[i], arguments, 1);
@@ -229,7 +232,7 @@ START_TEST(what_is_dropped_by_setting_is_told_and_counted)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------ untrusted headers */
+/* ---------------------------------------------------------------------------- untrusted headers */
 
 static void publish_with_death(const relaying *self, const char *queue, const char *body)
 {
@@ -310,7 +313,7 @@ START_TEST(a_record_that_a_client_republished_counts_nothing)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------------ lost and found */
+/* ------------------------------------------------------------------------------- lost and found */
 
 START_TEST(what_is_rejected_of_a_queue_that_was_deleted_is_put_aside_and_of_one_made_anew_comes_back)
 {
@@ -353,7 +356,8 @@ static void publish_all(const relaying *self)
     broker_publish_numbers(self->rig->broker, self->rig->queue, ALL);
 }
 
-/* Rejects all that comes until all numbers are parked, each at least once; how many copies were parked beside. */
+/* Rejects all that comes until all numbers are parked, each at least once; how many copies were
+ * parked beside. */
 static int reject_until_all_are_parked(const relaying *self, void (*meanwhile)(const relaying *, int rejected))
 {
     rig *r = self->rig;
@@ -460,7 +464,8 @@ START_TEST(a_broker_that_is_killed_loses_nothing_of_a_quorum_queue)
 }
 END_TEST
 
-/* While it is cut off one half is rejected; nothing is read from a queue that may be led by that node. */
+/* While it is cut off one half is rejected; nothing is read from a queue that may be led by that
+ * node. */
 static void cut_off_the_relay_s_node(const relaying *self, int rejected)
 {
     if (rejected == ALL / 2)
@@ -473,7 +478,8 @@ static void cut_off_the_relay_s_node(const relaying *self, int rejected)
     broker_ctl("heal");
 }
 
-/* The relay is connected to the third node, which something happens to, and consumers to one that stays. */
+/* The relay is connected to the third node, which something happens to, and consumers to one that
+ * stays. */
 static void relay_on_a_cluster(void (*meanwhile)(const relaying *, int rejected))
 {
     static const int nodes[] = {3, 1, 2};
@@ -527,7 +533,7 @@ const TTest *test_of_a_relay_whose_node_is_killed(void)
     return a_relay_whose_node_is_killed_goes_on_by_another_and_loses_nothing;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- verifying */
+/* ------------------------------------------------------------------------------------ verifying */
 
 static void start_to_verify(relaying *self)
 {

@@ -265,7 +265,7 @@ START_TEST(replaying_without_a_parked_queue_says_so)
 }
 END_TEST
 
-/* ----------------------------------------------------------------------------------------------------- unroutable */
+/* ----------------------------------------------------------------------------------- unroutable */
 
 /* Retries a message whose work queue is gone before it comes back. */
 static void lose(rig *r, const char *body)
@@ -319,7 +319,8 @@ START_TEST(messages_that_came_back_to_no_queue_are_replayed_and_those_of_others_
 END_TEST
 
 /* A worker looks when it is ready, and once a minute. */
-/* Starts the worker and waits for its first look at the unroutable queue. The next one is a minute later. */
+/* Starts the worker and waits for its first look at the unroutable queue. The next one is a minute
+ * later. */
 static void start_and_await_look(rig *r)
 {
     rig_start(r);

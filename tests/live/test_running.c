@@ -19,7 +19,7 @@ static rig *started_rig(void)
     return r;
 }
 
-/* -------------------------------------------------------------------------------------------------- take and settle */
+/* ------------------------------------------------------------------------------ take and settle */
 
 START_TEST(calls_at_the_wrong_time_are_refused_and_change_nothing)
 {
@@ -123,8 +123,8 @@ static bh_policy *slow_policy(void)
     return slow;
 }
 
-/* `may` is expected if the attempt fails. One that fails for good is always parked, one that succeeds or is dropped
- * never. */
+/* `may` is expected if the attempt fails. One that fails for good is always parked, one that
+ * succeeds or is dropped never. */
 static void expect_may_park(const rig *r, const bh_policy *policy, int64_t retry_after_ms, int may)
 {
     const struct {
@@ -183,8 +183,8 @@ START_TEST(a_message_is_settled_by_a_policy_of_the_topologys)
 }
 END_TEST
 
-/* Fails by the slow policy, which the handler gives. The second attempt has the worker's, as its settlement is
- * refused. */
+/* Fails by the slow policy, which the handler gives. The second attempt has the worker's, as its
+ * settlement is refused. */
 static bh_outcome fail_by_turns(bh_worker *worker, bh_message *taken, void *data)
 {
     bh_policy *slow = slow_policy();
@@ -354,7 +354,7 @@ START_TEST(the_deletion_of_the_work_queue_cancels_the_consumer)
 }
 END_TEST
 
-/* --------------------------------------------------------------------------------------------------- the descriptor */
+/* ------------------------------------------------------------------------------- the descriptor */
 
 static int is_readable(const rig *r)
 {
@@ -489,7 +489,7 @@ START_TEST(events_that_nobody_takes_are_bounded_and_those_missed_are_counted)
 }
 END_TEST
 
-/* -------------------------------------------------------------------------------------------------------------- run */
+/* ------------------------------------------------------------------------------------------ run */
 
 typedef struct called {
     int count;

@@ -221,9 +221,10 @@ START_TEST(a_copy_whose_connection_is_lost_while_draining_goes_over_the_next)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------------------ forks */
+/* ---------------------------------------------------------------------------------------- forks */
 
-/* Checks the child's results of each call. Returns 0 if all are as they should be, else which one is not. */
+/* Checks the child's results of each call. Returns 0 if all are as they should be, else which one
+ * is not. */
 static int misbehaves_in_child(rig *r)
 {
     bh_message *taken = NULL;

@@ -1,4 +1,5 @@
-/* Headers and routing keys are untrusted. With any content, messages come back to their queue and to no other. */
+/* Headers and routing keys are untrusted. With any content, messages come back to their queue and
+ * to no other. */
 #include "setups.h"
 #include "../reading.h"
 #include "suites.h"
@@ -16,7 +17,8 @@ static rig *rig_with_short_delay(int i)
     return r;
 }
 
-/* A queue that <ns>.return would feed, if anyone but the worker chose the key; the key is written to `key`. */
+/* A queue that <ns>.return would feed, if anyone but the worker chose the key; the key is written
+ * to `key`. */
 static const char *make_victim(rig *r, char key[256])
 {
     const char *victim = rig_name(r, "victim");
@@ -50,8 +52,8 @@ START_TEST(a_routing_key_with_the_prefix_of_return_keys_chooses_no_queue)
 }
 END_TEST
 
-/* Retries a message with these headers: the first attempt is the first, the second the second, and then it is parked as
- * ours. */
+/* Retries a message with these headers: the first attempt is the first, the second the second, and
+ * then it is parked as ours. */
 static void go_round_with(rig *r, amqp_table_entry_t *headers, int count, const char *what)
 {
     amqp_basic_properties_t properties = {._flags = AMQP_BASIC_HEADERS_FLAG, .headers = {count, headers}};
@@ -120,7 +122,8 @@ START_TEST(forged_backhop_headers_choose_no_queue_and_break_nothing)
 }
 END_TEST
 
-/* Only if the worker publishes copies: else the broker itself reads the x-death that it is given, and 3.10 breaks. */
+/* Only if the worker publishes copies: else the broker itself reads the x-death that it is given,
+ * and 3.10 breaks. */
 START_TEST(a_forged_x_death_counts_nothing_and_breaks_nothing)
 {
     rig *r = rig_with_short_delay(_i);

@@ -194,7 +194,8 @@ START_TEST(a_message_that_nobody_needs_is_dropped)
 }
 END_TEST
 
-/* RabbitMQ 4 drops a quorum queue's message that was delivered 21 times, unless the queue has another limit. */
+/* RabbitMQ 4 drops a quorum queue's message that was delivered 21 times, unless the queue has
+ * another limit. */
 static void deliver_often(rig *r, const char *queue)
 {
     enum { TIMES = 25 };
@@ -267,7 +268,7 @@ START_TEST(a_message_of_the_default_exchange_keeps_its_exchange_and_routing_key)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------------- the ladder */
+/* ----------------------------------------------------------------------------------- the ladder */
 
 START_TEST(a_jittered_delay_waits_on_a_rung_of_the_grid)
 {
@@ -382,7 +383,7 @@ START_TEST(a_changed_policy_goes_on_with_messages_that_wait)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------------ message-ttl */
+/* ---------------------------------------------------------------------------------- message-ttl */
 
 START_TEST(a_short_delay_behind_a_long_one_is_late_by_no_more_than_the_topology_says)
 {
@@ -422,9 +423,10 @@ START_TEST(a_short_delay_behind_a_long_one_is_late_by_no_more_than_the_topology_
 }
 END_TEST
 
-/* ----------------------------------------------------------------------------------------------------------- reject */
+/* --------------------------------------------------------------------------------------- reject */
 
-/* No consumer rejected it, so the broker takes its return binding for a cycle. The README warns of it. */
+/* No consumer rejected it, so the broker takes its return binding for a cycle. The README warns of
+ * it. */
 START_TEST(a_message_that_expires_in_the_work_queue_of_reject_does_not_come_back)
 {
     rig *r = setup_rig(_i);
@@ -439,7 +441,7 @@ START_TEST(a_message_that_expires_in_the_work_queue_of_reject_does_not_come_back
 }
 END_TEST
 
-/* --------------------------------------------------------------------------------------------------------- refusals */
+/* ------------------------------------------------------------------------------------- refusals */
 
 static void expect_refused(rig *r)
 {

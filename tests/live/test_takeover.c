@@ -43,8 +43,8 @@ START_TEST(a_counter_of_earlier_code_goes_on)
 }
 END_TEST
 
-/* The work queue dead-letters rejected messages into a wait queue, and that dead-letters them back: a hand-made
- * setup. */
+/* The work queue dead-letters rejected messages into a wait queue, and that dead-letters them back:
+ * a hand-made setup. */
 START_TEST(messages_from_a_hand_made_wait_queue_keep_their_count)
 {
     enum { ROUNDS = 3 };

@@ -13,11 +13,13 @@
 rig *rig_that_waits(void);
 /* Prepared, with a worker that tries again every 50 ms and is not started. */
 rig *rig_in_a_hurry(rig *r);
-/* A breaker that opens after `row` failures in a row, and closes after one success. Each pause is fixed. */
+/* A breaker that opens after `row` failures in a row, and closes after one success. Each pause is
+ * fixed. */
 bh_breaker *quick_breaker(int64_t row, int64_t pause_ms);
 /* Starts the worker by this URL, and does not wait for the result. */
 void start_by(rig *r, const char *url);
-/* Connects the worker through a proxy, with these options behind the URL, and binds the work queue. */
+/* Connects the worker through a proxy, with these options behind the URL, and binds the work
+ * queue. */
 proxy *start_by_proxy(rig *r, const char *options);
 /* That the event awaited last says this too. */
 #define expect_told(r, part) expect_part_at(bh_event_text((r)->event), (part), __FILE__, __LINE__)

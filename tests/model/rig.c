@@ -28,7 +28,7 @@ static amqp_bytes_t text_of(const char *text)
     return bh__to_amqp(bh_str(text));
 }
 
-/* --------------------------------------------------------------------------------------------------------------- frames */
+/* --------------------------------------------------------------------------------------- frames */
 
 static void flush(rig *self)
 {
@@ -154,7 +154,7 @@ void rig_expect_nothing(rig *self)
                   is_one && self->frame.type == 1 ? amqp_method_name(self->frame.method.id) : "a frame");
 }
 
-/* -------------------------------------------------------------------------------------------------------------- sessions */
+/* ------------------------------------------------------------------------------------- sessions */
 
 void rig_open_channel(rig *self, int channel)
 {
@@ -248,7 +248,7 @@ void rig_control(rig *self, const char *line)
     bh__report_free(&answer);
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- queues */
+/* --------------------------------------------------------------------------------------- queues */
 
 static amqp_table_entry_t entry_of(const rig_entry *given)
 {

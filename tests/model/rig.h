@@ -42,7 +42,8 @@ typedef struct rig {
     char key[256];
 } rig;
 
-/* A broker of a version, with a client that has channel 1 open in confirm mode. `tape`: choices; NULL: none. */
+/* A broker of a version, with a client that has channel 1 open in confirm mode. `tape`: choices;
+ * NULL: none. */
 rig *rig_new(const char *version);
 rig *rig_with_tape(const char *version, const unsigned char *tape, size_t size);
 /* A broker and a connection on which nothing was written. */
@@ -56,7 +57,8 @@ void rig_open_channel(rig *self, int channel);
 void rig_send(rig *self, int channel, amqp_method_number_t method, void *arguments);
 void rig_write(rig *self, const void *bytes, size_t size);
 void rig_write_frame(rig *self, int type, int channel, bh_bytes payload);
-/* Reads the next frame, which must be this method on channel 1 (0 for the connection's). Returns its decoded fields. */
+/* Reads the next frame, which must be this method on channel 1 (0 for the connection's). Returns
+ * its decoded fields. */
 void *rig_expect(rig *self, amqp_method_number_t method);
 /* The next frame is a close of the channel, or of the connection, with this code and text. */
 void rig_expect_close(rig *self, int code, const char *text);

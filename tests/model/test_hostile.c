@@ -1,4 +1,5 @@
-/* Untrusted bytes: nothing that a client writes crashes the model or keeps it busy. Under the sanitizers this shows more. */
+/* Untrusted bytes: nothing that a client writes crashes the model or keeps it busy. Under the
+ * sanitizers this shows more. */
 #include "rig.h"
 #include "suites.h"
 

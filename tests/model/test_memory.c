@@ -1,5 +1,5 @@
-/* Memory: each allocation of a history fails once. The connection may end; nothing crashes. Under the address sanitizer
- * this shows too that nothing leaks. */
+/* Memory: each allocation of a history fails once. The connection may end; nothing crashes. Under
+ * the address sanitizer this shows too that nothing leaks. */
 #include "rig.h"
 #include "suites.h"
 

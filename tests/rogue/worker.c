@@ -1,6 +1,7 @@
-/* rogue-worker URI [idle|race|patient]: consumes queue "work" from a rogue broker and fails each message. Idle: takes no
- * message. Patient: waits for confirms as long as workers do. Race: a second thread and this one count without a lock, for helgrind to find.
- * Prints a line per event: its name, its delay in ms, its log line. SIGTERM stops it. */
+/* rogue-worker URI [idle|race|patient]: consumes queue "work" from a rogue broker and fails each
+ * message. Idle: takes no message. Patient: waits for confirms as long as workers do. Race: a
+ * second thread and this one count without a lock, for helgrind to find. Prints a line per event:
+ * its name, its delay in ms, its log line. SIGTERM stops it. */
 #include <backhop/adapter.h>
 
 #include <inttypes.h>

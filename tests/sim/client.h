@@ -1,6 +1,6 @@
 /*
- * Client: publishes messages to the model and reads the messages in its queues, beside the workers. It needs no network: each
- * call gets its answer at once, or the client is lost and connects again.
+ * Client: publishes messages to the model and reads the messages in its queues, beside the workers.
+ * It needs no network: each call gets its answer at once, or the client is lost and connects again.
  */
 #ifndef BACKHOP_TESTS_SIM_CLIENT_H
 #define BACKHOP_TESTS_SIM_CLIENT_H
@@ -36,9 +36,11 @@ typedef struct client_message {
 
 /* Takes the first message of a queue. Returns 0 if there is none. */
 int client_get(client *self, const char *queue, client_message *out);
-/* Takes a message that is to be settled. Returns -1 if the queue is missing or the broker is away. */
+/* Takes a message that is to be settled. Returns -1 if the queue is missing or the broker is
+ * away. */
 int client_take(client *self, const char *queue, client_message *out);
-/* Acknowledges what client_take returned last, or rejects it. Returns 0 if the connection was lost since. */
+/* Acknowledges what client_take returned last, or rejects it. Returns 0 if the connection was lost
+ * since. */
 int client_settle(client *self, int is_ack);
 
 #endif

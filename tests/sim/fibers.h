@@ -1,4 +1,5 @@
-/* Fibers: reports to the sanitizers which stack is in use. Without them these functions do nothing. */
+/* Fibers: reports to the sanitizers which stack is in use. Without them these functions do
+ * nothing. */
 #ifndef BACKHOP_TESTS_SIM_FIBERS_H
 #define BACKHOP_TESTS_SIM_FIBERS_H
 

@@ -78,7 +78,7 @@ static int queue_count(void)
     return it.of->queues ? it.of->queues : 1;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- messages */
+/* ------------------------------------------------------------------------------------- messages */
 
 /* The properties that a message is published with. */
 static void add_properties(bh__buffer *out, unsigned index)
@@ -116,8 +116,8 @@ static int same(bh_bytes a, bh_bytes b)
     return a.size == b.size && (!a.data) == (!b.data) && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
 }
 
-/* Checks that a message has the properties and headers that it was published with, and others only of Backhop and
- * RabbitMQ. */
+/* Checks that a message has the properties and headers that it was published with, and others only
+ * of Backhop and RabbitMQ. */
 static void check_properties(const account *message, bh_bytes properties)
 {
     static property_list got, want;
@@ -180,7 +180,7 @@ static void publish(unsigned index)
     bh__buffer_free(&properties);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- handlers */
+/* ------------------------------------------------------------------------------------- handlers */
 
 /* Returns the longest delay after this attempt. */
 static int64_t policy_delay_ms(int64_t attempt)
@@ -516,7 +516,7 @@ static void *reject_all(void *data)
     return NULL;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- workers */
+/* -------------------------------------------------------------------------------------- workers */
 
 static void make_policy(void)
 {
@@ -609,7 +609,7 @@ static void await_ready(void)
                 fail("worker %d is not ready after %d s", i, READY_MS / 1000);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ queues */
+/* --------------------------------------------------------------------------------------- queues */
 
 static int has_suffix(const char *name, const char *suffix)
 {
@@ -638,7 +638,7 @@ static int64_t visit_queues(void (*visit)(const char *name))
     return pending;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ faults */
+/* --------------------------------------------------------------------------------------- faults */
 
 static void network_try_with(const char *command, const char *name)
 {
@@ -658,7 +658,8 @@ static const char *queue_of(const fault *self)
     return queue_names[self->which % (unsigned)queue_count()];
 }
 
-/* Returns 1 if a message can be returned, and a worker learns late or never that its delivery is over. */
+/* Returns 1 if a message can be returned, and a worker learns late or never that its delivery is
+ * over. */
 static int is_splitting(void)
 {
     for (size_t i = 0; i < it.of->fault_count; i++)
@@ -816,7 +817,7 @@ static void end_fault(const fault *self)
     }
 }
 
-/* --------------------------------------------------------------------------------------------------------------- end */
+/* ------------------------------------------------------------------------------------------ end */
 
 static void look_at_memory(void)
 {
@@ -838,7 +839,8 @@ static int64_t count_in_hand(void)
     return count;
 }
 
-/* Returns how many messages are nowhere in the broker, and have not ended. A worker can still hold them. */
+/* Returns how many messages are nowhere in the broker, and have not ended. A worker can still hold
+ * them. */
 static int64_t count_held(void)
 {
     int64_t count = 0;
@@ -929,7 +931,7 @@ static void check_ends(void)
     }
 }
 
-/* -------------------------------------------------------------------------------------------------------------- play */
+/* ----------------------------------------------------------------------------------------- play */
 
 static int by_time(const void *a, const void *b)
 {
@@ -1020,8 +1022,8 @@ static void tear_down(void)
     bh_policy_free(it.policy);
 }
 
-/* Checks that all is freed. Counts from the end of the first history on, because the system keeps some caches. So a leak
- * of some bytes a history shows after many. */
+/* Checks that all is freed. Counts from the end of the first history on, because the system keeps
+ * some caches. So a leak of some bytes a history shows after many. */
 static void check_left(const char *name)
 {
     static size_t first;
@@ -1076,7 +1078,7 @@ void history_play(const history *self, tape *choices, outcome *out)
     check_left(self->name);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- tapes */
+/* ---------------------------------------------------------------------------------------- tapes */
 
 /* Draws what a call does. */
 static call_script draw_call(void *data, const account *message, int64_t attempt)
@@ -1178,7 +1180,8 @@ static void draw_faults(history *self, tape *choices)
 
 void history_play_tape(const unsigned char *data, size_t size, const char *name, outcome *out)
 {
-    /* Three tapes: what happens, which thread and how fast, what the model chooses. A byte more in one moves no other. */
+    /* Three tapes: what happens, which thread and how fast, what the model chooses. A byte more in
+     * one moves no other. */
     tape what = {data, size / 2}, how = {data + size / 2, size - size / 2 - size / 8},
          model_choices = {data + size - size / 8, size / 8};
     history drawn = {.name = name, .decide = draw_call, .data = &what, .ends_well = 1};

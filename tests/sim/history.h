@@ -1,6 +1,7 @@
 /*
- * History: workers of one or two work queues, their handlers, a publisher, and faults, from the first connect to the end. It fails
- * (abort) if something does not hold that must hold in every history:
+ * History: workers of one or two work queues, their handlers, a publisher, and faults, from the
+ * first connect to the end. It fails (abort) if something does not hold that must hold in every
+ * history:
  *
  *     Each message ends at least once as handled, parked, waiting or unroutable.
  *     It ends twice, or is in two hands, only as often as a fault can double it. The faults: its channel ended while it

@@ -1,7 +1,7 @@
 /*
- * Simulations: histories of workers under virtual time, on the model of RabbitMQ. Scenarios are histories with a name,
- * and seeds are random ones. BACKHOP_SIM_SEED replays one seed; BACKHOP_SIM_HISTORIES is how many are played (300);
- * BACKHOP_SIM_TRACE prints all that happens.
+ * Simulations: histories of workers under virtual time, on the model of RabbitMQ. Scenarios are
+ * histories with a name, and seeds are random ones. BACKHOP_SIM_SEED replays one seed;
+ * BACKHOP_SIM_HISTORIES is how many are played (300); BACKHOP_SIM_TRACE prints all that happens.
  *
  *     test-sim --seeds FROM COUNT [MOST]     plays COUNT seeds from FROM on, without scenarios, until MOST have failed (20)
  */

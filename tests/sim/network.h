@@ -1,6 +1,7 @@
 /*
- * Network: connections between workers and the model of RabbitMQ, under virtual time. Each direction has latency,
- * fragments, and faults: a cut after byte n, silence. The witness sees the bytes at the worker's end.
+ * Network: connections between workers and the model of RabbitMQ, under virtual time. Each
+ * direction has latency, fragments, and faults: a cut after byte n, silence. The witness sees the
+ * bytes at the worker's end.
  */
 #ifndef BACKHOP_TESTS_SIM_NETWORK_H
 #define BACKHOP_TESTS_SIM_NETWORK_H
@@ -36,12 +37,14 @@ void network_run(void);
 int64_t network_next_us(void);
 /* Something happened to the broker beside the network. */
 void network_touch(void);
-/* Executes a command of the model; it must succeed. Appends its answer to `answer`, of `room` bytes; NULL: none. */
+/* Executes a command of the model; it must succeed. Appends its answer to `answer`, of `room`
+ * bytes; NULL: none. */
 void network_control(char *answer, size_t room, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Executes a command of the model that may fail. Returns 1 if it succeeded. */
 int network_try(const char *line);
 
-/* Faults of a connection; `number` counts them from the newest one that is open: 0, 1, ... Return 0 if there are fewer. */
+/* Faults of a connection; `number` counts them from the newest one that is open: 0, 1, ... Return 0
+ * if there are fewer. */
 int network_cut_after(unsigned number, network_way way, int64_t bytes);
 int network_silence(unsigned number, network_way way, int64_t until_us);
 /* Returns how much memory the bytes on their way take: tiny fragments take much. */

@@ -18,7 +18,8 @@ ssize_t __wrap_read(int fd, void *data, size_t size);
 ssize_t __wrap_write(int fd, const void *data, size_t size);
 int __wrap_close(int fd);
 
-/* The ends of pipe i are 2 i, to read, and 2 i + 1. Their bytes are all the same, so a number is enough. */
+/* The ends of pipe i are 2 i, to read, and 2 i + 1. Their bytes are all the same, so a number is
+ * enough. */
 static struct {
     int is_open[MOST_ENDS];
     size_t bytes[MOST_ENDS / 2];

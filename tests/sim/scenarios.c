@@ -1,6 +1,6 @@
 /*
- * Scenarios: histories with a name. Each plays a fault that a worker once met on a real broker. Its assertions come on top
- * of the rules for every history (history.h).
+ * Scenarios: histories with a name. Each plays a fault that a worker once met on a real broker. Its
+ * assertions come on top of the rules for every history (history.h).
  */
 #include "history.h"
 #include "schedule.h"
@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-/* ---------------------------------------------------------------------------------------------------------- handlers */
+/* ------------------------------------------------------------------------------------- handlers */
 
 /* Which attempts of a message fail, and what a call takes. */
 typedef struct handler {
@@ -68,12 +68,13 @@ static call_script fail_key_a(void *data, const account *message, int64_t attemp
     return answer(message->index % 3 == 0 && schedule_now_ms() < 60000, 5);
 }
 
-/* --------------------------------------------------------------------------------------------------------- histories */
+/* ------------------------------------------------------------------------------------ histories */
 
 static const char *const versions[] = {"3.10", "4.0", "4.3"};
 enum { VERSIONS = sizeof versions / sizeof versions[0] };
 
-/* One worker on RabbitMQ 4.3; 1 s, 2 s, ... between the attempts. A message is published each `publish_ms`. */
+/* One worker on RabbitMQ 4.3; 1 s, 2 s, ... between the attempts. A message is published each
+ * `publish_ms`. */
 static history usual(const char *name, unsigned messages, int64_t publish_ms, handler *called)
 {
     return (history){.name = name,
@@ -126,7 +127,7 @@ static void add_silence(history *self, int64_t at_ms, int64_t for_ms)
         add_fault(self, (fault){.kind = FAULT_SILENCE, .at_ms = at_ms, .for_ms = for_ms, .which = which, .way = 2});
 }
 
-/* --------------------------------------------------------------------------------------------------------- policies */
+/* ------------------------------------------------------------------------------------- policies */
 
 START_TEST(eight_attempts_up_to_an_hour_end_in_the_parked_queue)
 {
@@ -212,7 +213,7 @@ START_TEST(a_replay_of_some_minutes_does_not_spin)
 }
 END_TEST
 
-/* ----------------------------------------------------------------------------------------------------------- breaker */
+/* -------------------------------------------------------------------------------------- breaker */
 
 START_TEST(a_breaker_opens_probes_and_closes_in_an_outage_of_60_s)
 {
@@ -259,7 +260,8 @@ START_TEST(a_breaker_that_is_open_stays_so_over_stops_and_lost_connections)
 }
 END_TEST
 
-/* The downstream is down from 5 s to 65 s: the breaker is closed, open, half-open, and closed for fewer calls. */
+/* The downstream is down from 5 s to 65 s: the breaker is closed, open, half-open, and closed for
+ * fewer calls. */
 START_TEST(a_broker_that_is_killed_in_any_state_of_a_breaker_loses_nothing)
 {
     for (int64_t at_ms = 1000; at_ms < 75000; at_ms += 2000) {
@@ -290,7 +292,7 @@ START_TEST(a_breaker_of_a_key_stops_no_other_key)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------------------- relay */
+/* ---------------------------------------------------------------------------------------- relay */
 
 START_TEST(a_relay_retries_and_parks_what_a_consumer_rejects)
 {
@@ -319,7 +321,7 @@ START_TEST(a_relay_that_is_stopped_and_killed_loses_nothing)
 }
 END_TEST
 
-/* ----------------------------------------------------------------------------------------------------------- cluster */
+/* -------------------------------------------------------------------------------------- cluster */
 
 START_TEST(a_leader_that_moves_doubles_at_most_what_was_in_hand)
 {
@@ -361,7 +363,7 @@ START_TEST(a_node_that_is_alone_for_100_s_doubles_few)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------------------ broker */
+/* --------------------------------------------------------------------------------------- broker */
 
 START_TEST(a_handler_that_outlives_the_consumer_timeout_stops_no_other_message)
 {
@@ -462,8 +464,8 @@ START_TEST(a_deleted_work_queue_is_declared_again)
 }
 END_TEST
 
-/* RabbitMQ 4.3 cancels a consumer if its queue is deleted, and if it holds a message too long. Each worker has to find the
- * cause, also if the other one declares the queue again. */
+/* RabbitMQ 4.3 cancels a consumer if its queue is deleted, and if it holds a message too long. Each
+ * worker has to find the cause, also if the other one declares the queue again. */
 START_TEST(messages_in_hand_outlive_their_queue_although_another_worker_declares_it)
 {
     history it = usual("queue deleted under two workers", 8, 100, &fail_first_after_4_s);
@@ -478,7 +480,8 @@ START_TEST(messages_in_hand_outlive_their_queue_although_another_worker_declares
 }
 END_TEST
 
-/* Both workers have waited before, one longer than the other: a look at the queue must not wait so long. */
+/* Both workers have waited before, one longer than the other: a look at the queue must not wait so
+ * long. */
 START_TEST(messages_in_hand_outlive_their_queue_after_other_failures)
 {
     for (int i = 0; i < 10; i++) {

@@ -51,14 +51,14 @@ static struct {
     size_t line_count;
 } it;
 
-/* Threads of a history are coroutines of one thread: a switch by the system takes longer than what a thread does in its
- * turn. */
+/* Threads of a history are coroutines of one thread: a switch by the system takes longer than what
+ * a thread does in its turn. */
 static thread *self;
 static char *stacks[MOST_THREADS]; /* that no thread has */
 static size_t stack_count;
 int schedule_traces = 1;
 
-/* ------------------------------------------------------------------------------------------------------------ traces */
+/* --------------------------------------------------------------------------------------- traces */
 
 static void add_line(const char *line)
 {
@@ -94,7 +94,7 @@ _Noreturn void fail(const char *format, ...)
     abort();
 }
 
-/* -------------------------------------------------------------------------------------------------------------- time */
+/* ----------------------------------------------------------------------------------------- time */
 
 int64_t schedule_now_us(void)
 {
@@ -131,7 +131,7 @@ uint64_t schedule_switches(void)
     return it.switches;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- baton */
+/* ---------------------------------------------------------------------------------------- baton */
 
 /* Marks ready descriptors; returns the number of descriptors. */
 static int look(struct pollfd *polled, nfds_t count)
@@ -248,7 +248,7 @@ void schedule_sleep_us(int64_t us)
     wait_until(it.now_us + us);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- threads */
+/* -------------------------------------------------------------------------------------- threads */
 
 static thread *add_thread(void)
 {
@@ -340,7 +340,7 @@ uint64_t schedule_end(void)
     return it.hash;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- waits */
+/* ---------------------------------------------------------------------------------------- waits */
 
 int bh__schedule_poll(struct pollfd *polled, nfds_t count, int timeout_ms)
 {

@@ -1,10 +1,11 @@
 /*
- * Schedule: threads under virtual time. schedule.c, clock.c, socket.c and lookup.c replace the files of these names in
- * core/src/worker/wire.
+ * Schedule: threads under virtual time. schedule.c, clock.c, socket.c and lookup.c replace the
+ * files of these names in core/src/worker/wire.
  *
- * A baton lets one thread run at a time; the threads are coroutines. A thread hands it over in the functions of wire/schedule.h, and in
- * schedule_sleep_us. The tape chooses which thread runs next. If all threads wait, time moves to the next happening: the
- * end of a wait, bytes on the network, a timer of the broker. So a history depends on its tape alone.
+ * A baton lets one thread run at a time; the threads are coroutines. A thread hands it over in the
+ * functions of wire/schedule.h, and in schedule_sleep_us. The tape chooses which thread runs next.
+ * If all threads wait, time moves to the next happening: the end of a wait, bytes on the network, a
+ * timer of the broker. So a history depends on its tape alone.
  */
 #ifndef BACKHOP_TESTS_SIM_SCHEDULE_H
 #define BACKHOP_TESTS_SIM_SCHEDULE_H
@@ -18,7 +19,8 @@
 
 enum { MOST_ROUNDS = 10000 }; /* hand-overs and looks without time moving: more are a loop without end */
 
-/* Begins a history: the caller's thread gets the baton. name: of the history, for failures. choices: borrowed. */
+/* Begins a history: the caller's thread gets the baton. name: of the history, for failures.
+ * choices: borrowed. */
 void schedule_begin(const char *name, tape *choices);
 /* Ends the history, whose other threads have ended. Returns a hash of all that was traced. */
 uint64_t schedule_end(void);

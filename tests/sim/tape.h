@@ -1,6 +1,6 @@
 /*
- * Tape: the choices of a history. They come from bytes, so that one program serves a seed, a scenario and a fuzzer.
- * After its last byte a tape gives the first choice for ever.
+ * Tape: the choices of a history. They come from bytes, so that one program serves a seed, a
+ * scenario and a fuzzer. After its last byte a tape gives the first choice for ever.
  */
 #ifndef BACKHOP_TESTS_SIM_TAPE_H
 #define BACKHOP_TESTS_SIM_TAPE_H

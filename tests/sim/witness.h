@@ -1,13 +1,13 @@
 /*
- * Witness: reads what workers and the broker send each other, at the workers' end, and keeps an account of each message.
- * It fails the history at once if a worker does one of these:
+ * Witness: reads what workers and the broker send each other, at the workers' end, and keeps an
+ * account of each message. It fails the history at once if a worker does one of these:
  *     acknowledges an original whose copy is not confirmed
  *     settles a tag that is not in hand
  *     changes a body
  *     rejects a message that would then be lost
  *
- * The model reports what happens to a message at the broker. So a message is doubled only as often as it was in hand when
- * its channel ended, or as its confirm was lost.
+ * The model reports what happens to a message at the broker. So a message is doubled only as often
+ * as it was in hand when its channel ended, or as its confirm was lost.
  *
  * A message's body begins with "m<index> ".
  */
@@ -71,7 +71,8 @@ int witness_doubles(const account *message);
 /*
  * Begins the accounts.
  *
- * may_reject: 1 if the broker dead-letters in place of copies, as with the strategies reject and native.
+ * may_reject: 1 if the broker dead-letters in place of copies, as with the strategies reject and
+ * native.
  */
 void witness_begin(int may_reject);
 /* For the model's settings: notes what happens at the broker. */
@@ -80,7 +81,8 @@ void witness_watch(void *data, model_fate fate, bh_bytes queue, bh_bytes body);
 void witness_may_drop(void);
 /* Messages are returned from now on, or not, although their channels live. */
 void witness_split(int is_splitting);
-/* From now on workers may give back what handlers have: one stops before it has drained, or has abandoned a copy. */
+/* From now on workers may give back what handlers have: one stops before it has drained, or has
+ * abandoned a copy. */
 void witness_may_give_back(void);
 /* The publisher of the history publishes from now on, or not. */
 void witness_publisher(int is_publishing);

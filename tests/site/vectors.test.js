@@ -16,8 +16,8 @@ const QUEUE_TYPES = ['quorum', 'classic']
 const OUTCOMES = ['ok', 'failed', 'permanent', 'dropped', 'released', 'throttled', 'deferred']
 const ACTIONS = ['none', 'ack', 'retry', 'reject', 'return', 'park', 'drop', 'replay', 'defer']
 const PROPERTIES = [
-  'content-type', 'content-encoding', 'headers', 'delivery-mode', 'priority', 'correlation-id', 'reply-to', 'expiration',
-  'message-id', 'timestamp', 'type', 'user-id', 'app-id', 'cluster-id'
+  'content-type', 'content-encoding', 'headers', 'delivery-mode', 'priority', 'correlation-id', 'reply-to',
+  'expiration', 'message-id', 'timestamp', 'type', 'user-id', 'app-id', 'cluster-id'
 ]
 const NUMBERS = ['delivery-mode', 'priority', 'timestamp']
 const LIMITS = ['max_attempts', 'max_ms', 'max_age_ms', 'max_retry_after_ms', 'max_crashes', 'max_deferrals']
@@ -139,7 +139,8 @@ function builtTopology (given, builtFor) {
 
 function push (delivery, name, { '!': type, value }) {
   const isOpen = type === 'array' || type === 'table'
-  core.check(c.bh_delivery_push(delivery, core.value({ type, name: Buffer.from(name), content: isOpen ? null : value })))
+  const pushed = core.value({ type, name: Buffer.from(name), content: isOpen ? null : value })
+  core.check(c.bh_delivery_push(delivery, pushed))
   if (!isOpen) return
   for (const each of value) push(delivery, ...(type === 'table' ? each : ['', each]))
   core.check(c.bh_delivery_end(delivery))
@@ -241,7 +242,8 @@ cases('policy', 'name policy expect', each => {
   const read = () => core.filled('bh_policy_read', SETTINGS.size, self)
   notation.compare(each.expect, {
     ...names({
-      kind: () => KINDS[core.number(read() + SETTINGS.kind)], jitter: () => JITTERS[core.number(read() + SETTINGS.jitter)]
+      kind: () => KINDS[core.number(read() + SETTINGS.kind)],
+      jitter: () => JITTERS[core.number(read() + SETTINGS.jitter)]
     }),
     ...numbers(Object.fromEntries(LIMITS.map((name, at) => [name, () => core.integer(limits + 8 * at)]))),
     delays: rows => {
@@ -353,8 +355,8 @@ function decide (plan, each, of, on, past, by) {
   if (each.replay) return c.bh_plan_replay(plan, of, past, on, random)
   if (each.guard) return c.bh_plan_guard(plan, of, past, by, on, now, random)
   const outcome = indexIn(OUTCOMES, each.outcome ?? 'failed')
-  return c.bh_plan_make(plan, of, past, by, on, outcome, core.write(raw(each.error ?? '')), big(each.retry_after_ms ?? 0), now,
-    random)
+  const error = core.write(raw(each.error ?? ''))
+  return c.bh_plan_make(plan, of, past, by, on, outcome, error, big(each.retry_after_ms ?? 0), now, random)
 }
 
 /** The headers of a plan: name, type, and the value, or the name of the header that is copied. */
@@ -372,7 +374,9 @@ function headersOf (plan) {
 
 function expectedHeader ([name, value]) {
   const own = key(raw(name))
-  if (typeof value === 'object' && value !== null && 'copy_of' in value) return [own, 'copy_of', key(raw(value.copy_of))]
+  if (typeof value === 'object' && value !== null && 'copy_of' in value) {
+    return [own, 'copy_of', key(raw(value.copy_of))]
+  }
   const [type, content] = notation.typed(value)
   if (type === 'array') return [own, core.TYPES.array, key(raw(content[0]))]
   return [own, core.TYPES[type], type === 'int64' ? big(content) : key(raw(content))]

@@ -1,6 +1,6 @@
 /*
- * Properties: a message's properties as they lie on the wire (AMQP 0-9-1, section 4.2.6.1). They are written and read
- * by the shortest code that does it, to check the library's results.
+ * Properties: a message's properties as they lie on the wire (AMQP 0-9-1, section 4.2.6.1). They
+ * are written and read by the shortest code that does it, to check the library's results.
  */
 #ifndef BACKHOP_TESTS_WIRE_PROPERTIES_H
 #define BACKHOP_TESTS_WIRE_PROPERTIES_H

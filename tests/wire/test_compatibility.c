@@ -1,9 +1,10 @@
 /*
- * Compatibility: copies.txt has copies that version 0.1.0 wrote before its core was split into folders. This version
- * reads each of them, and writes the same bytes. With BACKHOP_WRITE_COPIES=FILE the program writes that file anew.
+ * Compatibility: copies.txt has copies that version 0.1.0 wrote before its core was split into
+ * folders. This version reads each of them, and writes the same bytes. With
+ * BACKHOP_WRITE_COPIES=FILE the program writes that file anew.
  *
- * A line has the case's name, failed attempts, last error, first failure in ms, reason of the park, and properties in
- * hexadecimal. A "-" stands for an empty text.
+ * A line has the case's name, failed attempts, last error, first failure in ms, reason of the park,
+ * and properties in hexadecimal. A "-" stands for an empty text.
  */
 #include "../topologies.h"
 #include "../reading.h"
@@ -83,7 +84,8 @@ static void publish_original(void)
     ck_assert_int_eq(bh_delivery_end(delivery), BH_OK);
 }
 
-/* Plans the next copy of the case: four failures, parked at the last one, then the replay. Returns its properties. */
+/* Plans the next copy of the case: four failures, parked at the last one, then the replay. Returns
+ * its properties. */
 static bh_bytes write_copy(int number)
 {
     char random[BH_PLAN_RANDOM_BYTES];

@@ -56,7 +56,7 @@ static void expect_text(bh_bytes got, const char *want)
     ck_assert_str_eq(got.data, want);
 }
 
-/* ------------------------------------------------------------------------------------------------------------- read */
+/* ----------------------------------------------------------------------------------------- read */
 
 START_TEST(a_message_without_properties_is_read)
 {
@@ -246,7 +246,7 @@ START_TEST(a_header_that_is_a_string_is_found_without_a_delivery)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------------------- copy */
+/* ----------------------------------------------------------------------------------------- copy */
 
 typedef struct decision {
     bh_policy *policy;
@@ -578,7 +578,7 @@ START_TEST(a_copy_of_what_is_malformed_is_refused_and_writes_nothing)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------------------- strip */
+/* ---------------------------------------------------------------------------------------- strip */
 
 START_TEST(what_is_published_again_neither_expires_nor_reaches_other_queues)
 {
@@ -614,7 +614,7 @@ START_TEST(what_is_published_again_neither_expires_nor_reaches_other_queues)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------------- fingerprint */
+/* ---------------------------------------------------------------------------------- fingerprint */
 
 static uint64_t fingerprint(const char *routing_key, const char *body, const char *const names[], size_t count)
 {

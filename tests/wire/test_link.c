@@ -32,7 +32,7 @@ static void expect_broken(const char *part)
     ck_assert_int_eq(bh__link_next(&wire.link, &frame), 0);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- framing */
+/* -------------------------------------------------------------------------------------- framing */
 
 START_TEST(frames_come_out_whole_and_in_order)
 {
@@ -184,7 +184,7 @@ START_TEST(a_link_that_is_closed_is_as_new)
 }
 END_TEST
 
-/* ---------------------------------------------------------------------------------------------------------- methods */
+/* -------------------------------------------------------------------------------------- methods */
 
 static int next_method(amqp_method_t *method)
 {
@@ -275,7 +275,7 @@ START_TEST(a_method_that_cannot_be_read_ends_the_connection)
 }
 END_TEST
 
-/* ---------------------------------------------------------------------------------------------------------- writing */
+/* -------------------------------------------------------------------------------------- writing */
 
 START_TEST(the_greeting_is_the_protocol_header)
 {
@@ -387,7 +387,7 @@ START_TEST(a_write_to_a_peer_that_is_gone_is_a_lost_connection)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------------- heartbeats */
+/* ----------------------------------------------------------------------------------- heartbeats */
 
 START_TEST(a_heartbeat_is_sent_after_half_the_time_and_only_where_nothing_was)
 {

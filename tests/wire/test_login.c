@@ -18,7 +18,8 @@ static void tear_down(void)
     bh__buffer_free(&sent);
 }
 
-/* Logs in as user:CANARY at a broker that offers these mechanisms. Returns how many bytes the broker receives. */
+/* Logs in as user:CANARY at a broker that offers these mechanisms. Returns how many bytes the
+ * broker receives. */
 static size_t introduce(const char *mechanisms, int has_certificate, int tls, int has_user, char *bytes, size_t room)
 {
     bh__frame frame;
@@ -93,7 +94,7 @@ START_TEST(X14_EXTERNAL_that_the_broker_does_not_offer_is_refused_with_what_to_d
 }
 END_TEST
 
-/* -------------------------------------------------------------------------------------------------- nested properties */
+/* ---------------------------------------------------------------------------- nested properties */
 
 /* Appends server-properties of so many tables or arrays in each other, as a connection.start. */
 static void add_nested(int levels, char type)

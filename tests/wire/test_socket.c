@@ -18,11 +18,12 @@
 
 enum { LIMIT_MS = 20000, TICK_MS = 5 };
 
-/* ------------------------------------------------------------------------------------------------------ descriptors */
+/* ---------------------------------------------------------------------------------- descriptors */
 
 /*
- * The test looks at each descriptor that the library opens, in the very moment of opening. A child that another thread
- * starts just then inherits it, unless it is made with FD_CLOEXEC. Setting FD_CLOEXEC later is the race of this test.
+ * The test looks at each descriptor that the library opens, in the very moment of opening. A child
+ * that another thread starts just then inherits it, unless it is made with FD_CLOEXEC. Setting
+ * FD_CLOEXEC later is the race of this test.
  */
 static int opened, inheritable, blocking;
 
@@ -166,7 +167,7 @@ START_TEST(a_lookup_that_is_given_up_frees_itself)
 }
 END_TEST
 
-/* ------------------------------------------------------------------------------------------------------------ bytes */
+/* ---------------------------------------------------------------------------------------- bytes */
 
 START_TEST(bytes_go_both_ways_and_none_is_none)
 {
@@ -212,7 +213,7 @@ START_TEST(a_port_where_nobody_listens_is_refused)
 }
 END_TEST
 
-/* -------------------------------------------------------------------------------------------------------------- TLS */
+/* ------------------------------------------------------------------------------------------ TLS */
 
 static EVP_PKEY *key;
 static X509 *certificate;

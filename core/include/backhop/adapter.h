@@ -1,5 +1,6 @@
 /*
- * Adapter: the headers for code that drives another AMQP client than the worker's, in the order of the pipeline:
+ * Adapter: the headers for code that drives another AMQP client than the worker's, in the order of
+ * the pipeline:
  *
  *     delivery -> history -> (policy) -> plan -> (topology) declaring -> ledger
  */

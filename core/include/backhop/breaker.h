@@ -40,7 +40,8 @@
  * The delay of a deferred message is permit.until_ms - now_ms.
  *
  * A key is untrusted: only its hash is kept. At most BH_BREAKER_MOST_KEYS keys have a state: a
- * further key replaces the one that was used least recently. Without by_key, each key must be empty.
+ * further key replaces the one that was used least recently. Without by_key, each key must be
+ * empty.
  *
  * Sources: gobreaker (generations), resilience4j (states, slow calls), Polly (share and least
  * calls), Semian (successes that close). tests/vectors/breaker has their cases and the differences.
@@ -218,8 +219,8 @@ BH_API bh_status bh_breaker_disable(bh_breaker *self, bh_bytes key, int64_t now_
  * Reads the state. Changes nothing: a pause that is over stays open until the next permit. A key
  * without a state is closed.
  *
- * To emit an event for each change, compare `generation` after each call. One call changes the state
- * once at most.
+ * To emit an event for each change, compare `generation` after each call. One call changes the
+ * state once at most.
  */
 BH_API void bh_breaker_read(bh_breaker *self, bh_bytes key, int64_t now_ms, bh_breaker_view *out);
 

@@ -11,9 +11,10 @@ BH_BEGIN_DECLS
 /*
  * A string of `size` bytes that may hold any byte, zero included.
  *
- * A function reads an argument during the call only. A result belongs to the object that returned it, and is valid until
- * that object changes or is freed. `data` of a result is never NULL, and a zero byte follows the last byte. So you can
- * use text without zero bytes as a C string. A missing value is the empty string.
+ * A function reads an argument during the call only. A result belongs to the object that returned
+ * it, and is valid until that object changes or is freed. `data` of a result is never NULL, and a
+ * zero byte follows the last byte. So you can use text without zero bytes as a C string. A missing
+ * value is the empty string.
  */
 typedef struct bh_bytes {
     const char *data;
@@ -29,7 +30,8 @@ static inline bh_bytes bh_str(const char *text)
     return bytes;
 }
 
-/* AMQP's type of a header's value or a queue's argument: the tag that RabbitMQ writes on the wire. */
+/* AMQP's type of a header's value or a queue's argument: the tag that RabbitMQ writes on the
+ * wire. */
 typedef enum bh_type {
     BH_TYPE_BOOLEAN = 't',
     BH_TYPE_INT8 = 'b',

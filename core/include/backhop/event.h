@@ -171,7 +171,8 @@ typedef enum bh_health_state {
 /*
  * Health: the state that a series of events leads to. A zeroed health is starting.
  *
- * Zero it, and give it each event (bh_health_observe). bh_worker_state reads the health of a worker.
+ * Zero it, and give it each event (bh_health_observe). bh_worker_state reads the health of a
+ * worker.
  */
 typedef struct bh_health {
     bh_health_state state;
@@ -209,9 +210,9 @@ BH_API void bh_log_free(bh_log *self);
  */
 BH_API bh_bytes bh_log_line(bh_log *self, const bh_event *event, int64_t now_ms);
 /*
- * Returns the line that reports how many lines of an event's kind and queue were omitted, or "". Call it once a second or
- * more after bh_log_line returned "" for the event: otherwise nothing reports the last omitted lines of a burst. Valid
- * until the event changes.
+ * Returns the line that reports how many lines of an event's kind and queue were omitted, or "".
+ * Call it once a second or more after bh_log_line returned "" for the event: otherwise nothing
+ * reports the last omitted lines of a burst. Valid until the event changes.
  *
  * now_ms: as for bh_log_line.
  */

@@ -132,8 +132,8 @@ BH_API bh_status bh_metrics_set(bh_metrics *self, bh_metric metric, int64_t valu
 /*
  * Adds a worker or consumer to BH_METRIC_CONSUMERS_READY of its queue. Its sample has the sum.
  *
- * Call it for each consumer when you write the text, on metrics that you made for that text. The metrics of a worker
- * (bh_worker_read_metrics) have the worker already.
+ * Call it for each consumer when you write the text, on metrics that you made for that text. The
+ * metrics of a worker (bh_worker_read_metrics) have the worker already.
  *
  * is_ready: whether its state is BH_HEALTH_READY.
  * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY.

@@ -62,25 +62,27 @@ typedef struct bh_policy_settings {
     int64_t initial_ms; /* the delay after the first failure; default: 1000 */
     double factor;      /* of kind exponential: finite, at least 1; default: 2 */
     int64_t max_ms;     /* the highest delay, jitter included; default: BH_POLICY_OF_KIND */
-    /* of kind steps: the delays in order, at most BH_POLICY_MOST_STEPS; bh_policy_set copies them */
+    /* of kind steps: the delays in order, at most BH_POLICY_MOST_STEPS; bh_policy_set copies
+     * them */
     const int64_t *steps_ms;
     size_t step_count;
     bh_jitter jitter; /* default: spread */
     double ratio;     /* of jitter spread: 0 (no jitter) to 1; default: 0.2 */
-    /* the first included, at most BH_POLICY_MOST_ATTEMPTS; 0: no limit; default: BH_POLICY_OF_KIND */
+    /* the first included, at most BH_POLICY_MOST_ATTEMPTS; 0: no limit; default:
+     * BH_POLICY_OF_KIND */
     int64_t max_attempts;
     /*
-     * The highest age since the first failure, by the clocks of the consumers' hosts. If a retry would
-     * start later, the message is parked. 0, the default: no limit. If a clock jumps ahead by more than
-     * this age, the messages that retry at that time are parked.
+     * The highest age since the first failure, by the clocks of the consumers' hosts. If a retry
+     * would start later, the message is parked. 0, the default: no limit. If a clock jumps ahead by
+     * more than this age, the messages that retry at that time are parked.
      */
     int64_t max_age_ms;
     /* the highest delay that a handler can request; 0: ignores requests; default: 86400000 */
     int64_t max_retry_after_ms;
     /*
-     * The number of crashes (crashes of bh_past) after which bh_plan_guard delays a message before the
-     * next attempt. Strategy reject parks the message instead. Strategy native counts crashes as
-     * attempts and ignores this limit. At most BH_POLICY_MOST_ATTEMPTS; 0: no limit; default: 5.
+     * The number of crashes (crashes of bh_past) after which bh_plan_guard delays a message before
+     * the next attempt. Strategy reject parks the message instead. Strategy native counts crashes
+     * as attempts and ignores this limit. At most BH_POLICY_MOST_ATTEMPTS; 0: no limit; default: 5.
      */
     int64_t max_crashes;
     /*
@@ -90,8 +92,9 @@ typedef struct bh_policy_settings {
      */
     int64_t max_deferrals;
     /*
-     * 1 if the user of the program gave initial_ms, or factor. bh_policy_set then refuses the field if
-     * the kind does not use it. Kind steps has no initial delay. Only kind exponential has a factor.
+     * 1 if the user of the program gave initial_ms, or factor. bh_policy_set then refuses the field
+     * if the kind does not use it. Kind steps has no initial delay. Only kind exponential has a
+     * factor.
      * Default: 0. bh_policy_read returns 0.
      */
     int gives_initial;
@@ -141,8 +144,8 @@ BH_API void bh_policy_defaults(bh_policy_settings *out);
  */
 BH_API bh_status bh_policy_set(bh_policy *self, const bh_policy_settings *settings);
 /*
- * Reads the fields, to change some of them. The steps stay valid until the next bh_policy_set. Spread
- * with ratio 0 is BH_JITTER_NONE. Writes the defaults if `self` is NULL.
+ * Reads the fields, to change some of them. The steps stay valid until the next bh_policy_set.
+ * Spread with ratio 0 is BH_JITTER_NONE. Writes the defaults if `self` is NULL.
  */
 BH_API void bh_policy_read(const bh_policy *self, bh_policy_settings *out);
 
@@ -172,11 +175,11 @@ BH_API void bh_policy_limits(const bh_policy *self, bh_limits *out);
 BH_API int64_t bh_policy_delay_ms(const bh_policy *self, int64_t attempt, int64_t previous_ms, double u);
 
 /*
- * Reads the value of HTTP's header Retry-After: whole seconds ("120"), or a date in one of HTTP's three formats. Returns
- * the delay in ms: 0 to BH_POLICY_LONGEST_MS.
+ * Reads the value of HTTP's header Retry-After: whole seconds ("120"), or a date in one of HTTP's
+ * three formats. Returns the delay in ms: 0 to BH_POLICY_LONGEST_MS.
  *
- * Returns 0, no delay, for an empty or malformed value, a fraction of seconds, and a date that is over. White space around
- * the value is ignored.
+ * Returns 0, no delay, for an empty or malformed value, a fraction of seconds, and a date that is
+ * over. White space around the value is ignored.
  *
  * now_ms: since the epoch.
  */

@@ -9,7 +9,8 @@ BH_BEGIN_DECLS
 /*
  * X(name, code, sentence): every status. Each language raises one class for each failure.
  *
- * An object's own text says more: bh_policy_error, bh_topology_error, bh_worker_error, bh_event_text.
+ * An object's own text says more: bh_policy_error, bh_topology_error, bh_worker_error,
+ * bh_event_text.
  */
 #define BH_STATUS_LIST(X)                                                                                              \
     X(BH_OK, 0, "no error")                                                                                            \
@@ -44,7 +45,8 @@ typedef enum bh_status { BH_STATUS_LIST(BH_STATUS_ENUM) BH_STATUS_LAST = -23 } b
 /* The code's name, as "BH_ERR_POLICY"; "" for a number that is no status. */
 BH_API bh_bytes bh_status_name(int status);
 
-/* One sentence: what went wrong and what to do. A number that is no status gets a sentence that says so. */
+/* One sentence: what went wrong and what to do. A number that is no status gets a sentence that
+ * says so. */
 BH_API bh_bytes bh_status_text(int status);
 
 BH_END_DECLS

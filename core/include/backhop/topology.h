@@ -28,8 +28,8 @@ BH_BEGIN_DECLS
 #define BH_TOPOLOGY_LONGEST_NAME 247
 
 /*
- * The place of a message during its delay. Do not use reject for messages with an expiration: an expired message
- * never comes back.
+ * The place of a message during its delay. Do not use reject for messages with an expiration: an
+ * expired message never comes back.
  */
 typedef enum bh_strategy {
     BH_STRATEGY_LADDER, /* one shared wait queue per rung, with a queue TTL */
@@ -93,54 +93,57 @@ typedef struct bh_topology_settings {
     bh_strategy strategy;     /* where messages wait; default: ladder */
     bh_queue_type queue_type; /* of the wait, parked and unroutable queues; default: quorum */
     /*
-     * The first part of the shared names: 1 to 200 bytes, valid as a queue's name; copied. Data NULL is
-     * the default: "backhop"; for classic queues "backhop.classic".
+     * The first part of the shared names: 1 to 200 bytes, valid as a queue's name; copied. Data
+     * NULL is the default: "backhop"; for classic queues "backhop.classic".
      */
     bh_bytes name_space;
     bh_series series; /* the grid of the ladder; default: R10 */
     /*
-     * The number of wait queues of each rung: 1 (default) to BH_TOPOLOGY_MOST_STRIPES. A plan chooses
-     * one of them at random, so that the throughput of a rung is the sum of its wait queues.
+     * The number of wait queues of each rung: 1 (default) to BH_TOPOLOGY_MOST_STRIPES. A plan
+     * chooses one of them at random, so that the throughput of a rung is the sum of its wait
+     * queues.
      *
-     * The names are "<namespace>.wait.<ms>", then "<namespace>.wait.<ms>.2" and so on. A higher number
-     * leaves existing wait queues unchanged. After a lower number, unused wait queues remain and still
-     * empty themselves.
+     * The names are "<namespace>.wait.<ms>", then "<namespace>.wait.<ms>.2" and so on. A higher
+     * number leaves existing wait queues unchanged. After a lower number, unused wait queues remain
+     * and still empty themselves.
      */
     int64_t stripes;
     /*
      * 1: adds the work queue to the declarations: durable, of work_queue_type, with the strategy's
-     * arguments and yours (bh_topology_add_work_queue_argument). 0, the default: you declare the work
-     * queue yourself before you declare the topology.
+     * arguments and yours (bh_topology_add_work_queue_argument). 0, the default: you declare the
+     * work queue yourself before you declare the topology.
      *
      * A quorum queue gets x-delivery-limit 1000000000, because RabbitMQ 4 drops a message after 21
-     * deliveries by default. Set this argument for your own quorum queues too. The strategies reject
-     * and native always declare the work queue, because its arguments configure them.
+     * deliveries by default. Set this argument for your own quorum queues too. The strategies
+     * reject and native always declare the work queue, because its arguments configure them.
      */
     int declares_work_queue;
     bh_queue_type work_queue_type; /* default: quorum */
 } bh_topology_settings;
 
-/* What a topology is made of. The strings and rungs are valid until the next call that changes the topology. */
+/*
+ * The parts of a topology. The strings and rungs are valid until the next call that changes it.
+ */
 typedef struct bh_topology_view {
     bh_bytes queue;        /* the work queue */
     bh_bytes parked_queue; /* "<queue>.parked", of messages after their last attempt */
     /*
-     * "<namespace>.unroutable", of messages whose work queue was missing when they came back. All work
-     * queues of a namespace share it. Strategy native has none: "".
+     * "<namespace>.unroutable", of messages whose work queue was missing when they came back. All
+     * work queues of a namespace share it. Strategy native has none: "".
      */
     bh_bytes unroutable_queue;
     /*
-     * The highest lateness of strategy message-ttl, in ms: the highest delay of the policies less the
-     * lowest. A message is late if a message with a longer delay is ahead of it. Requested delays come on
-     * top. 0 for other strategies.
+     * The highest lateness of strategy message-ttl, in ms: the highest delay of the policies less
+     * the lowest. A message is late if a message with a longer delay is ahead of it. Requested
+     * delays come on top. 0 for other strategies.
      */
     int64_t worst_lateness_ms;
     const int64_t *rungs_ms; /* the rungs of the ladder that the policies need, ascending */
     size_t rung_count;
     size_t declaration_count; /* for bh_topology_declaration */
     /*
-     * 1: a message can wait without an attempt. 0: strategies reject and native, whose delays are the
-     * broker's.
+     * 1: a message can wait without an attempt. 0: strategies reject and native, whose delays are
+     * the broker's.
      */
     int defers;
     bh_topology_settings settings; /* to change some of them */
@@ -166,7 +169,8 @@ BH_API void bh_topology_defaults(bh_topology_settings *out);
 /*
  * Sets all settings, for the next bh_topology_build. If this fails, the settings stay as they were.
  *
- * Errors: BH_ERR_ARGUMENT if an argument is NULL or a field is out of range; BH_ERR_NAME if the namespace is
+ * Errors: BH_ERR_ARGUMENT if an argument is NULL or a field is out of range; BH_ERR_NAME if the
+ * namespace is
  *         not valid; see bh_topology_error. BH_ERR_NO_MEMORY.
  */
 BH_API bh_status bh_topology_set(bh_topology *self, const bh_topology_settings *settings);
@@ -219,16 +223,16 @@ BH_API bh_status bh_topology_check_broker(bh_topology *self, bh_bytes product, b
 BH_API bh_bytes bh_topology_error(const bh_topology *self);
 
 /*
- * Reads what the topology is made of: see bh_topology_view. A topology that is not built has no declarations,
- * rungs, parked and unroutable queue. If `self` is NULL, all are empty.
+ * Reads what the topology is made of: see bh_topology_view. A topology that is not built has no
+ * declarations, rungs, parked and unroutable queue. If `self` is NULL, all are empty.
  */
 BH_API void bh_topology_read(const bh_topology *self, bh_topology_view *out);
 /*
  * Returns 1 if the header backhop-queue of the message names this work queue. Use it to replay
  * unroutable messages.
  *
- * Returns 0 if federation brought the message from an exchange of Backhop at another broker. It is a
- * copy of a retry there, and the other broker's work queue gets the retry too.
+ * Returns 0 if federation brought the message from an exchange of Backhop at another broker. It is
+ * a copy of a retry there, and the other broker's work queue gets the retry too.
  */
 BH_API int bh_topology_owns(const bh_topology *self, const bh_delivery *delivery);
 /*

@@ -65,36 +65,37 @@ typedef struct bh_librabbitmq {
 /* The settings of a worker. Strings are copied. A time without a comment is 1 to 3,600,000 ms. */
 typedef struct bh_worker_settings {
     /*
-     * What the worker does with the topology at each connect. BH_MODE_VERIFY also verifies rungs that
-     * would otherwise be declared on demand. Default: BH_MODE_CREATE.
+     * The mode in which the worker declares the topology at each connect. BH_MODE_VERIFY also
+     * verifies rungs that would otherwise be declared on demand. Default: BH_MODE_CREATE.
      */
     bh_mode mode;
     /*
-     * The number of unsettled deliveries that the broker sends ahead: 1 to 65,535; default: 100. No more
-     * messages can be in hand. 0: consumes nothing, for a worker that only replays.
+     * The number of unsettled deliveries that the broker sends ahead: 1 to 65,535; default: 100. No
+     * more messages can be in hand. 0: consumes nothing, for a worker that only replays.
      *
-     * Use 20,000 at most. If 20,000 messages in hand failed at once, RabbitMQ 4.3 took 6 s to settle
-     * them; for 65,535 it took 61 s.
+     * Use 20,000 at most. If 20,000 messages in hand failed at once, RabbitMQ 4.3 took 6 s to
+     * settle them; for 65,535 it took 61 s.
      */
     int64_t prefetch;
     int64_t connect_timeout_ms; /* the wait for a connection; default: 10,000 */
     int64_t confirm_timeout_ms; /* the wait for a confirm; default: 30,000 */
     /*
-     * The time limit of a handler: 1 to 86,400,000; 0, the default: no limit. If a message is settled
-     * later, BH_OUTCOME_OK and BH_OUTCOME_DROPPED become BH_OUTCOME_FAILED. The error is "the handler
-     * ran for longer than its limit of 30 s", its class "TimeoutError". The worker aborts no handler.
-     * BH_EVENT_BUSY reports that all handlers were busy for that time.
+     * The time limit of a handler: 1 to 86,400,000; 0, the default: no limit. If a message is
+     * settled later, BH_OUTCOME_OK and BH_OUTCOME_DROPPED become BH_OUTCOME_FAILED. The error is
+     * "the handler ran for longer than its limit of 30 s", its class "TimeoutError". The worker
+     * aborts no handler. BH_EVENT_BUSY reports that all handlers were busy for that time.
      */
     int64_t handler_timeout_ms;
     /*
-     * The delays between attempts to connect, and between attempts to publish a copy that the broker
-     * refused; copied. Its limits on attempts and age are ignored. NULL, the default: 100 ms, doubled
-     * up to 10 s, jitter equal.
+     * The delays between attempts to connect, and between attempts to publish a copy that the
+     * broker refused; copied. Its limits on attempts and age are ignored. NULL, the default: 100
+     * ms, doubled up to 10 s, jitter equal.
      */
     const bh_policy *back_off;
     /*
-     * All histories that this worker reads get its legacy counter and wait queues, which are copied. See
-     * bh_history_set_legacy_counter and bh_history_add_wait_queue. NULL, the default: none.
+     * All histories that this worker reads get its legacy counter and wait queues, which are
+     * copied. See bh_history_set_legacy_counter and bh_history_add_wait_queue. NULL, the default:
+     * none.
      */
     const bh_history *history;
     /*
@@ -103,44 +104,45 @@ typedef struct bh_worker_settings {
      */
     bh_bytes ca_file;
     /*
-     * The client's certificate for amqps://, if the broker requires one. cert: the PEM file of the
-     * certificate and its chain; empty, the default: none. key: the PEM file of its private key, without
-     * a passphrase; empty: the key is in `cert`.
+     * The client's certificate for amqps://, if the broker requires one: the PEM file of the
+     * certificate and its chain. Empty, the default: none. `key` is the PEM file of its private
+     * key, without a passphrase. If `key` is empty, the key is in `cert`.
      *
-     * A URI without user and password then logs in by SASL EXTERNAL: RabbitMQ reads the user from the
-     * certificate. A URI with a user logs in with its password, as without a certificate. A file that
-     * cannot be used is an error of the connect.
+     * A URI without user and password then logs in by SASL EXTERNAL: RabbitMQ reads the user from
+     * the certificate. A URI with a user logs in with its password, as without a certificate. A
+     * file that cannot be used is an error of the connect.
      */
     bh_bytes cert;
     bh_bytes key;
     /*
-     * The circuit breaker of the downstream that the handlers call, without by_key; kept until the worker
-     * is freed. It may serve other workers, too. NULL, the default: none. Each message that is taken has
-     * its permit; the settlement records the call.
+     * The circuit breaker of the downstream that the handlers call, without by_key; kept until the
+     * worker is freed. It may serve other workers, too. NULL, the default: none. Each message that
+     * is taken has its permit; the settlement records the call.
      *
-     * While the breaker is open, messages are held. If it is still open after BH_FLOW_HOLD_MS (30 s,
-     * adapter/flow.h), the worker cancels its consumer. Each held message then waits without an attempt,
-     * about as long as the breaker is open. Then one message at a time probes. No message gets an attempt
-     * or is lost by waiting.
+     * While the breaker is open, messages are held. If it is still open after BH_FLOW_HOLD_MS (30
+     * s, adapter/flow.h), the worker cancels its consumer. Each held message then waits without an
+     * attempt, about as long as the breaker is open. Then one message at a time probes. No message
+     * gets an attempt or is lost by waiting.
      */
     bh_breaker *breaker;
     /*
-     * 1: the worker stops if its first start cannot succeed. 0: it tries again. -1, the default: 1 for
-     * bh_worker_run, which returns the status; 0 for bh_worker_start.
+     * 1: the worker stops if its first start cannot succeed. 0: it tries again. -1, the default: 1
+     * for bh_worker_run, which returns the status; 0 for bh_worker_start.
      *
-     * It stops for errors that no retry can repair: a refused password, vhost or permission; a missing
-     * work queue; a queue with other arguments. The missing queue counts if the worker does not declare
-     * it. Two more are a strategy that the broker cannot serve, and a certificate that does not match.
-     * The worker then drains within seconds and emits BH_EVENT_DRAINED with the status and the reason.
+     * It stops for errors that no retry can repair: a refused password, vhost or permission; a
+     * missing work queue; a queue with other arguments. The missing queue counts if the worker does
+     * not declare it. Two more are a strategy that the broker cannot serve, and a certificate that
+     * does not match. The worker then drains within seconds and emits BH_EVENT_DRAINED with the
+     * status and the reason.
      *
-     * A broker that is not reachable yet never stops the worker. After the worker was ready once, it
-     * retries all errors.
+     * A broker that is not reachable yet never stops the worker. After the worker was ready once,
+     * it retries all errors.
      */
     int fail_fast;
     /*
-     * By bh_event_kind, 1: the worker emits events of this kind. Default: 0 for events of each message
-     * (delivered, succeeded, failed, retried, deferred, dropped), 1 for the others. An event that is off
-     * costs nothing.
+     * By bh_event_kind, 1: the worker emits events of this kind. Default: 0 for events of each
+     * message (delivered, succeeded, failed, retried, deferred, dropped), 1 for the others. An
+     * event that is off costs nothing.
      */
     int emits[BH_EVENT_LAST];
 } bh_worker_settings;
@@ -149,8 +151,9 @@ typedef struct bh_worker_settings {
  * Handles a message under bh_worker_run and returns its outcome.
  *
  * To give more than the outcome, call bh_worker_settle before you return. The worker then ignores
- * the returned outcome. If that call fails, the message is settled with the returned outcome.
- * A value that bh_worker_settle would refuse is a failure: the message is retried, with an error that says so.
+ * the returned outcome. If that call fails, the message is settled with the returned outcome. A
+ * value that bh_worker_settle would refuse is a failure: the message is retried, with an error that
+ * says so.
  */
 typedef bh_outcome (*bh_handler)(bh_worker *worker, bh_message *message, void *data);
 /* Receives an event under bh_worker_run. The event is freed after the listener returns. */
@@ -176,15 +179,16 @@ BH_API bh_status bh_worker_new(bh_worker **out, const bh_policy *policy, const b
  */
 BH_API void bh_worker_free(bh_worker *self);
 
-/* ---------------------------------------------------------------------------------- settings --- */
+/* --------------------------------------------------------------------------------- settings --- */
 
-/* These return BH_ERR_STATE while the worker runs. bh_worker_error returns the reason of a failure. */
+/* These return BH_ERR_STATE while the worker runs. bh_worker_error returns the reason of a
+ * failure. */
 
 /* Fills the settings with their defaults. Does nothing if `out` is NULL. */
 BH_API void bh_worker_defaults(bh_worker_settings *out);
 /*
- * Sets all settings. If this fails, the settings stay as they were. Without this call a worker has the
- * defaults.
+ * Sets all settings. If this fails, the settings stay as they were. Without this call a worker has
+ * the defaults.
  *
  *     bh_worker_settings settings;
  *     bh_worker_defaults(&settings);
@@ -192,7 +196,8 @@ BH_API void bh_worker_defaults(bh_worker_settings *out);
  *     settings.emits[BH_EVENT_RETRIED] = 1;
  *     bh_worker_set(worker, &settings);
  *
- * Errors: BH_ERR_ARGUMENT if an argument is missing, a field is out of range or the breaker is by key;
+ * Errors: BH_ERR_ARGUMENT if an argument is missing, a field is out of range or the breaker is by
+ * key;
  *         BH_ERR_NO_MEMORY.
  */
 BH_API bh_status bh_worker_set(bh_worker *self, const bh_worker_settings *settings);
@@ -215,16 +220,19 @@ BH_API bh_status bh_worker_set_metrics(bh_worker *self, const bh_metrics *metric
  */
 BH_API bh_status bh_worker_add_uri(bh_worker *self, bh_bytes uri);
 /*
- * Sets user and password for a secret that changes. All URIs have them from the next login on. An open
- * connection stays. If the broker refuses the login, the worker tries again, with its back-off.
+ * Sets user and password for a secret that changes. All URIs have them from the next login on. An
+ * open connection stays. If the broker refuses the login, the worker tries again, with its
+ * back-off.
  *
- * Any thread can call it, before the worker starts and while it runs. bh_worker_error gets no reason.
- * user, password: as they are, without percent-escapes. RabbitMQ takes an OAuth 2 token as the password.
- * Errors: BH_ERR_ARGUMENT if one is missing or has a zero byte, or the user is empty; BH_ERR_FORKED; BH_ERR_NO_MEMORY.
+ * Any thread can call it, before the worker starts and while it runs. bh_worker_error gets no
+ * reason. user, password: as they are, without percent-escapes. RabbitMQ takes an OAuth 2 token as
+ * the password.
+ * Errors: BH_ERR_ARGUMENT if one is missing or has a zero byte, or the user is empty;
+ * BH_ERR_FORKED; BH_ERR_NO_MEMORY.
  */
 BH_API bh_status bh_worker_set_credentials(bh_worker *self, bh_bytes user, bh_bytes password);
 
-/* ----------------------------------------------------------------------------------- working --- */
+/* ---------------------------------------------------------------------------------- working --- */
 
 /*
  * Starts the worker if it does not run. Calls the handler for one message after the other, until
@@ -256,8 +264,8 @@ BH_API int bh_worker_fd(bh_worker *self);
 /*
  * Closes the descriptor of bh_worker_fd. Without effect while the worker runs.
  *
- * Call it after BH_EVENT_DRAINED, when nothing polls the descriptor any more. The worker then has no
- * open descriptors. bh_worker_run does this at its end. The next start opens another descriptor.
+ * Call it after BH_EVENT_DRAINED, when nothing polls the descriptor any more. The worker then has
+ * no open descriptors. bh_worker_run does this at its end. The next start opens another descriptor.
  */
 BH_API void bh_worker_close_fd(bh_worker *self);
 /*
@@ -271,20 +279,19 @@ BH_API bh_status bh_worker_take(bh_worker *self, bh_message **out, int64_t timeo
 /*
  * Settles a message. The background thread makes the plan and executes it. Never blocks.
  *
- * BH_OUTCOME_RELEASED is for a handler that the stop aborted. The message goes back to its queue without an attempt, and
- * the worker emits BH_EVENT_STALE. If the worker was not stopped, this outcome becomes BH_OUTCOME_FAILED: otherwise the
- * message would come again without a delay.
+ * BH_OUTCOME_RELEASED is for a handler that the stop aborted. The message goes back to its queue
+ * without an attempt, and the worker emits BH_EVENT_STALE. If the worker was not stopped, this
+ * outcome becomes BH_OUTCOME_FAILED: otherwise the message would come again without a delay.
  *
  * Messages may be settled in any order. If the message's channel or connection is lost, the broker
  * delivers the message again. If this worker gets it within five minutes and the message has an id,
- * no handler gets it again. The settlement holds for the new delivery, whether you made it before or
- * after. The id is the message-id, or backhop-id of a retry.
+ * no handler gets it again. The settlement holds for the new delivery, whether you made it before
+ * or after. The id is the message-id, or backhop-id of a retry.
  *
  * Without an id, after that time, or after a stop, the settlement is ignored, and the worker emits
- * BH_EVENT_STALE.
- * BH_OUTCOME_DEFERRED lets the message wait for about retry_after_ms, whatever the policy's limits. It is for a
- * handler that was not called, because the breaker of the message's key is open.
- * Errors:
+ * BH_EVENT_STALE. BH_OUTCOME_DEFERRED lets the message wait for about retry_after_ms, whatever the
+ * policy's limits. It is for a handler that was not called, because the breaker of the message's
+ * key is open. Errors:
  *   BH_ERR_STRATEGY: BH_OUTCOME_DEFERRED with the strategies reject and native.
  *   BH_ERR_STATE: the message is settled already; or the worker stopped, and the broker delivers
  *     the message again.
@@ -330,7 +337,7 @@ BH_API bh_status bh_worker_replay(bh_worker *self, int64_t most);
  */
 BH_API bh_status bh_worker_stop(bh_worker *self, int64_t limit_ms);
 
-/* ---------------------------------------------------------------------------------- messages --- */
+/* --------------------------------------------------------------------------------- messages --- */
 
 /* Frees a message. If it is not settled, it stays unacknowledged until the worker stops. NULL is
  * allowed. */
@@ -359,17 +366,18 @@ BH_API int bh_worker_may_park(bh_worker *self, const bh_message *message, const 
  */
 BH_API bh_status bh_worker_read(bh_worker *self, const bh_message *message, bh_delivery *delivery, bh_history *history);
 
-/* ----------------------------------------------------------------------------------- looking --- */
+/* ---------------------------------------------------------------------------------- looking --- */
 
 /*
- * Adds the worker's counts to these metrics, like bh_metrics_add, and the worker to BH_METRIC_CONSUMERS_READY.
+ * Adds the worker's counts to these metrics, like bh_metrics_add, and the worker to
+ * BH_METRIC_CONSUMERS_READY.
  * Errors: BH_ERR_STATE if the worker counts none (bh_worker_set_metrics); BH_ERR_ARGUMENT;
  * BH_ERR_NO_MEMORY.
  */
 BH_API bh_status bh_worker_read_metrics(bh_worker *self, bh_metrics *out);
 /*
- * Reads the state of the worker and its reason, from any thread. The state changes at once, also if the events of the
- * worker are not taken, or are off.
+ * Reads the state of the worker and its reason, from any thread. The state changes at once, also if
+ * the events of the worker are not taken, or are off.
  */
 BH_API void bh_worker_state(bh_worker *self, bh_health *out);
 /* Returns the number of copies that are not confirmed yet. Their originals are unacknowledged. */

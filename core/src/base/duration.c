@@ -22,7 +22,8 @@ bh_bytes bh_duration_text(int64_t span_ms, char room[BH_DURATION_ROOM])
     return bh_str(room);
 }
 
-/* Reads "12" or "1.5" from *at on. Returns -1 if there is no number. Independent of the locale, unlike strtod. */
+/* Reads "12" or "1.5" from *at on. Returns -1 if there is no number. Independent of the locale,
+ * unlike strtod. */
 static double read_number(const char **at, const char *end)
 {
     double number = 0, place = 1;

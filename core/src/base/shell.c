@@ -22,7 +22,7 @@ bh_bytes bh__shell_text(const bh__shell_line *self)
     return self->ok && self->store.size ? (bh_bytes){self->store.data, self->store.size} : bh_str("");
 }
 
-/* ------------------------------------------------------------------------------------------------------- an argument */
+/* ---------------------------------------------------------------------------------- an argument */
 
 static void add_octal(bh__shell_line *self, unsigned char byte)
 {

@@ -327,7 +327,8 @@ static void record_closed(bh__circuit *self, int64_t permit, const bh_call *call
                        failed || slow || call->kind == BH_CALL_THROTTLED);
 }
 
-/* Returns 1 if the permit is of this generation and was not recorded before, and marks it as recorded. */
+/* Returns 1 if the permit is of this generation and was not recorded before, and marks it as
+ * recorded. */
 static int mark_recorded(bh__circuit *self, const bh_permit *permit)
 {
     int64_t number = permit->number;

@@ -61,7 +61,8 @@ void bh__ramp_count(bh__ramp *self, const bh_breaker_settings *settings, int64_t
         return;
     self->step_calls++;
     self->step_failures += is_bad;
-    /* A step fails by the same share as the window: bad messages alone do not hold the ramp down. */
+    /* A step fails by the same share as the window: bad messages alone do not hold the ramp
+     * down. */
     if (self->step_failures * 100 >= settings->failure_percent * self->limit)
         bh__ramp_step(self, self->limit > 1 ? self->limit / 2 : 1, number);
     else if (self->step_calls >= self->limit && self->limit >= settings->ramp_calls)

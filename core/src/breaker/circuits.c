@@ -71,7 +71,7 @@ void bh__circuits_free(bh__circuits *self)
     free(self);
 }
 
-/* ------------------------------------------------------------------------------------- the table */
+/* ------------------------------------------------------------------------------------ the table */
 
 static size_t *place_of(bh__circuits *self, uint64_t hash)
 {
@@ -158,7 +158,8 @@ static entry *add(bh__circuits *self, uint64_t hash)
     return added;
 }
 
-/* Returns the circuit of a key, which counts as used now. NULL: it has none, and none is to be added. */
+/* Returns the circuit of a key, which counts as used now. NULL: it has none, and none is to be
+ * added. */
 static bh__circuit *use(bh__circuits *self, bh_bytes key, int adds)
 {
     uint64_t hash = bh__siphash(self->key, key);
@@ -172,11 +173,11 @@ static bh__circuit *use(bh__circuits *self, bh_bytes key, int adds)
     return found ? found->circuit : NULL;
 }
 
-/* --------------------------------------------------------------------------------------- the calls */
+/* ------------------------------------------------------------------------------------ the calls */
 
 /*
- * Returns when a message whose key has no permit can try again. A probe, and a call of the ramp, can end at any time:
- * the message does not wait until it would be lost.
+ * Returns when a message whose key has no permit can try again. A probe, and a call of the ramp,
+ * can end at any time: the message does not wait until it would be lost.
  */
 static int64_t try_again_ms(bh__circuit *circuit, int64_t until_ms, int64_t now_ms)
 {

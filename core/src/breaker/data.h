@@ -99,7 +99,8 @@ void bh__circuit_close(bh__circuit *self, int64_t now_ms);
 void bh__circuit_disable(bh__circuit *self, int64_t now_ms);
 void bh__circuit_read(bh__circuit *self, int64_t now_ms, bh_breaker_view *out);
 
-/* A circuit for each key, at most BH_BREAKER_MOST_KEYS. Errors of its functions: BH_ERR_NO_MEMORY. */
+/* A circuit for each key, at most BH_BREAKER_MOST_KEYS. Errors of its functions:
+ * BH_ERR_NO_MEMORY. */
 typedef struct bh__circuits bh__circuits;
 
 bh_status bh__circuits_new(bh__circuits **out, const bh_breaker_settings *settings, bh_bytes random);
@@ -116,7 +117,8 @@ size_t bh__circuits_count(bh__circuits *self);
 
 /* Keeps the class of a failure for the next reason. */
 void bh__circuit_keep_class(bh__circuit *self, bh_bytes error_class);
-/* Changes of the state. `format` is the reason; `with_class` appends the class of the last failure. */
+/* Changes of the state. `format` is the reason; `with_class` appends the class of the last
+ * failure. */
 void bh__circuit_pause(bh__circuit *self);
 /* Forgets the pauses before, if it was closed for a whole window. */
 void bh__circuit_forget_pauses(bh__circuit *self);

@@ -1,5 +1,6 @@
 /*
- * The delivery as an object: its properties, and its headers as a flat tree that ends at the limits.
+ * The delivery as an object: its properties, and its headers as a flat tree that ends at the
+ * limits.
  */
 #include "delivery/internal.h"
 
@@ -200,7 +201,8 @@ static bh_status keep(bh_delivery *self, bh_bytes name, bh__node *node, bh_bytes
     return BH_OK;
 }
 
-/* Appends a value to the last open table or array, unless that was left out or a limit is reached. Always measures it. */
+/* Appends a value to the last open table or array, unless that was left out or a limit is reached.
+ * Always measures it. */
 static bh_status push(bh_delivery *self, bh_bytes name, bh__node *node, bh_bytes string)
 {
     bh_type type = node->type;

@@ -44,7 +44,7 @@ int bh_event_field_is_string(int field)
     return is_field(field) && fields[field].is_string;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- reading */
+/* -------------------------------------------------------------------------------------- reading */
 
 void bh_event_free(bh_event *self)
 {
@@ -82,7 +82,7 @@ int64_t bh_event_int(const bh_event *self, bh_field field)
     return bh_event_has(self, field) && !fields[field].is_string ? self->fields[field].number : 0;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- level */
+/* ---------------------------------------------------------------------------------------- level */
 
 int bh__needs_a_person(bh_status status)
 {

@@ -103,7 +103,7 @@ bh_status bh_event_begin(bh_event *self, bh_event_kind kind)
     return BH_OK;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- fields */
+/* --------------------------------------------------------------------------------------- fields */
 
 bh_status bh_event_set_string(bh_event *self, bh_field field, bh_bytes value)
 {

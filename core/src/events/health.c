@@ -66,7 +66,8 @@ void bh_health_observe(bh_health *self, const bh_event *event)
         self->is_blocked = self->is_held = self->was_ready = 0;
         break;
     case BH_EVENT_DISCONNECTED:
-        /* A lost connection is not blocked. A worker publishes on another connection than it consumes on. */
+        /* A lost connection is not blocked. A worker publishes on another connection than it
+         * consumes on. */
         self->is_blocked = self->is_blocked && bh__same(bh_event_string(event, BH_FIELD_CONNECTION), bh_str("consume"));
         self->beneath = lost(self);
         break;

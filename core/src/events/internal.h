@@ -33,8 +33,8 @@ void bh__line_write(bh__report *out, const bh_event *self);
 void bh__line_add_quoted(bh__report *out, bh_bytes text);
 
 /*
- * Returns 1 if a failure with this status lasts until an operator acts: on a setting, a permission, a certificate or the
- * broker.
+ * Returns 1 if a failure with this status lasts until an operator acts: on a setting, a permission,
+ * a certificate or the broker.
  */
 int bh__needs_a_person(bh_status status);
 

@@ -62,7 +62,7 @@ static void count_value(bh__series *self, int64_t value)
     self->sum = bh__metrics_sum(self->sum, value);
 }
 
-/* ------------------------------------------------------------------------------------------------------------ observing */
+/* ------------------------------------------------------------------------------------ observing */
 
 /* Returns number * each, at most 2^53, or -1 if number is negative. */
 static int64_t millionths(int64_t number, int64_t each)

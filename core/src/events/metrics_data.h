@@ -56,7 +56,8 @@ size_t bh__metric_label_count(int metric);
 /* Returns the label of a metric at `index`, which is below bh__metric_label_count. */
 bh__label bh__metric_label(int metric, size_t index);
 
-/* Values of a label in a series; from BH__FIRST_NAME on, the value is an index into the label's names. */
+/* Values of a label in a series; from BH__FIRST_NAME on, the value is an index into the label's
+ * names. */
 enum { BH__VALUE_EMPTY = 0, BH__VALUE_OTHER = 1, BH__FIRST_NAME = 2 };
 
 /* The names that a label has as values. */
@@ -97,7 +98,8 @@ struct bh_metrics {
 int bh__metrics_find_value(bh_metrics *self, bh__label of, bh_bytes name, size_t *out);
 /* Returns the name of a series' label at `index`. */
 bh_bytes bh__metrics_value_name(const bh_metrics *self, const bh__series *of, size_t index);
-/* Finds the series of a metric with these values, and adds it if there is none. False: no memory. */
+/* Finds the series of a metric with these values, and adds it if there is none. False: no
+ * memory. */
 int bh__metrics_find_series(bh_metrics *self, int metric, const size_t values[BH_METRICS_MOST_LABELS], size_t *out);
 /* Returns the sum of two numbers that are not negative, at most INT64_MAX. */
 static inline int64_t bh__metrics_sum(int64_t one, int64_t other)

@@ -8,7 +8,7 @@ enum {
     WIDTH = BH__FIRST_NAME + BH_METRICS_MOST_ERROR_TYPES /* values of a second label */
 };
 
-/* ------------------------------------------------------------------------------------------------------ new and free */
+/* --------------------------------------------------------------------------------- new and free */
 
 bh_status bh_metrics_new(bh_metrics **out)
 {
@@ -33,7 +33,7 @@ void bh_metrics_free(bh_metrics *self)
     free(self);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- labels */
+/* --------------------------------------------------------------------------------------- labels */
 
 static size_t find_name(const bh__names *self, bh_bytes name)
 {
@@ -100,7 +100,7 @@ bh_bytes bh__metrics_value_name(const bh_metrics *self, const bh__series *of, si
                                       : bh__store_get(&known->store, known->items[value - BH__FIRST_NAME]);
 }
 
-/* -------------------------------------------------------------------------------------------------------------- series */
+/* --------------------------------------------------------------------------------------- series */
 
 /* Returns how many series a metric can have: its labels are bounded. */
 static size_t most_series(int metric)

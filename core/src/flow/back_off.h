@@ -1,8 +1,9 @@
 /*
- * Back-off: when a failed step is tried again. The worker, bh_subscription and bh_ledger share this rule. Internal.
+ * Back-off: when a failed step is tried again. The worker, bh_subscription and bh_ledger share this
+ * rule. Internal.
  *
- * The delays grow until a message is settled, or the broker answers a publish. A connection, a channel, a consumer or a
- * delivery is not enough: each of them can end at once, again and again.
+ * The delays grow until a message is settled, or the broker answers a publish. A connection, a
+ * channel, a consumer or a delivery is not enough: each of them can end at once, again and again.
  */
 #ifndef BACKHOP_FLOW_BACK_OFF_H
 #define BACKHOP_FLOW_BACK_OFF_H
@@ -22,7 +23,8 @@ typedef struct bh__back_off {
  * u: the random number, 0 to below 1.
  */
 int64_t bh__back_off_fail(bh__back_off *self, const bh_policy *policy, double u, int64_t now_ms);
-/* Forgets the failures, because a message was settled or a publish was answered. An attempt that waits keeps its time. */
+/* Forgets the failures, because a message was settled or a publish was answered. An attempt that
+ * waits keeps its time. */
 void bh__back_off_forget(bh__back_off *self);
 
 #endif

@@ -68,7 +68,7 @@ static int is_fresh(const call *of, int64_t now_ms)
     return now_ms < of->since_ms || (uint64_t)now_ms - (uint64_t)of->since_ms < BH_CALLS_KEPT_MS;
 }
 
-/* -------------------------------------------------------------------------------------------------------- calls that run */
+/* ------------------------------------------------------------------------------- calls that run */
 
 static void drop_running(bh_calls *self, call *dropped)
 {
@@ -105,7 +105,7 @@ static call *find_running(bh_calls *self, uint64_t message, int64_t now_ms)
     return NULL;
 }
 
-/* -------------------------------------------------------------------------------------------------- calls that have ended */
+/* ------------------------------------------------------------------------ calls that have ended */
 
 static void drop(ring *from, call *dropped)
 {
@@ -121,7 +121,8 @@ static void push(ring *to, call added)
     to->next = (to->next + 1) % BH_CALLS_MOST;
 }
 
-/* Removes the oldest call that ended for this message, of a lost channel. Returns its action; BH_ACTION_NONE: none. */
+/* Removes the oldest call that ended for this message, of a lost channel. Returns its action;
+ * BH_ACTION_NONE: none. */
 static bh_action take_lost(bh_calls *self, uint64_t message, int64_t now_ms)
 {
     ring *lost = &self->lost;
@@ -136,7 +137,7 @@ static bh_action take_lost(bh_calls *self, uint64_t message, int64_t now_ms)
     return BH_ACTION_NONE;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- events */
+/* --------------------------------------------------------------------------------------- events */
 
 /* Binds the earlier call of a message to this delivery. Returns 0 if it has none. */
 static int bind_earlier(bh_calls *self, uint64_t message, int64_t channel, int64_t now_ms, bh_arrival *out)
@@ -198,7 +199,8 @@ void bh_calls_end(bh_calls *self, int64_t number, bh_action action, int64_t now_
     drop_running(self, ended);
 }
 
-/* Moves the last `most` calls of a channel to the lost ones, and drops the others: the broker knows their end. */
+/* Moves the last `most` calls of a channel to the lost ones, and drops the others: the broker knows
+ * their end. */
 static void lose_ended(bh_calls *self, int64_t channel, int64_t most, int64_t now_ms)
 {
     size_t newest = self->ended.next + BH_CALLS_MOST;

@@ -96,7 +96,8 @@ static int is_hold_over(const bh_flow *self)
            (self->is_cancelled || self->now_ms - self->held_since_ms >= BH_FLOW_HOLD_MS);
 }
 
-/* Sets a rest. Other consumers of the breaker, and calls by hand, can change its state at any time. */
+/* Sets a rest. Other consumers of the breaker, and calls by hand, can change its state at any
+ * time. */
 static void rest(const bh_flow *self, int64_t held, bh_flow_step *out)
 {
     out->is_limiting = is_paused(self) || (held > 0 && !self->view.grants);

@@ -78,7 +78,7 @@ static void fail(bh_subscription *self, bh_event_kind event, bh_status status, i
     queue_event(self, event, status, delay_ms);
 }
 
-/* --------------------------------------------------------------------------------------------------------------- steps */
+/* ---------------------------------------------------------------------------------------- steps */
 
 /* Returns the step of an attempt that may go on now. */
 static bh_subscription_kind begin_step(bh_subscription *self)
@@ -112,7 +112,7 @@ void bh_subscription_next(bh_subscription *self, int may_subscribe, int64_t now_
     }
 }
 
-/* -------------------------------------------------------------------------------------------------------------- events */
+/* --------------------------------------------------------------------------------------- events */
 
 void bh_subscription_declared(bh_subscription *self)
 {

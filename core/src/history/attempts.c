@@ -1,5 +1,6 @@
 /*
- * Counts attempts and crashes from the headers and the broker's records. <backhop/adapter/history.h> has the rules.
+ * Counts attempts and crashes from the headers and the broker's records.
+ * <backhop/adapter/history.h> has the rules.
  */
 #include "delivery/internal.h"
 #include "history/data.h"
@@ -22,7 +23,8 @@ int bh__history_is_rejected_work(const bh_history *self, const bh__record *recor
            bh__same(bh__history_text(self, record->queue), bh__topology_queue(topology));
 }
 
-/* Returns the sum of the counted records, or -1 if there is none. Lowers *first_s to their earliest first time. */
+/* Returns the sum of the counted records, or -1 if there is none. Lowers *first_s to their earliest
+ * first time. */
 static int64_t sum_deaths(const bh_history *self, is_failure *is_counted, const bh_topology *topology, int64_t *first_s)
 {
     int64_t sum = -1;
@@ -52,7 +54,8 @@ void bh__history_count(bh_history *self, const bh__headers *in, const bh_deliver
         first_s = -1;
     int64_t base = own >= 0 ? own : legacy >= 0 ? legacy : waits >= 0 ? waits : 0;
 
-    /* Added, because the message may have come from another strategy with a count that this one does not write. */
+    /* Added, because the message may have come from another strategy with a count that this one
+     * does not write. */
     int64_t more = 0;
     bh_source source = BH_SOURCE_NONE;
     int64_t counted = bh__headers_number(self, in, BH__HEADER_CRASHES, BH_HISTORY_MOST_ATTEMPTS);

@@ -1,4 +1,5 @@
-/* The history's data, and the functions that its files share. Only core/src/history includes this. */
+/* The history's data, and the functions that its files share. Only core/src/history includes
+ * this. */
 #ifndef BACKHOP_HISTORY_DATA_H
 #define BACKHOP_HISTORY_DATA_H
 
@@ -96,22 +97,24 @@ typedef enum bh__header {
 
 extern const bh_bytes bh__header_names[BH__HEADER_COUNT];
 
-/* The header tree of a delivery, and the first header of each name that a history reads; NULL if there is none. */
+/* The header tree of a delivery, and the first header of each name that a history reads; NULL if
+ * there is none. */
 typedef struct bh__headers {
     bh__tree tree;
     const bh__node *found[BH__HEADER_COUNT];
 } bh__headers;
 
-/* --------------------------------------------------------------------------------------------------- history.c */
+/* ------------------------------------------------------------------------------------ history.c */
 
 /* Returns a text of the history's store. */
 bh_bytes bh__history_text(const bh_history *self, bh__text text);
-/* Records that a header was ignored, and why. Drops further problems after BH_HISTORY_MOST_PROBLEMS. */
+/* Records that a header was ignored, and why. Drops further problems after
+ * BH_HISTORY_MOST_PROBLEMS. */
 void bh__history_add_problem(bh_history *self, bh_bytes header, const char *what);
 /* Returns 1 if bh_history_add_wait_queue named the queue. */
 int bh__history_is_wait_queue(const bh_history *self, bh_bytes queue);
 
-/* ----------------------------------------------------------------------------------------------- own_headers.c */
+/* -------------------------------------------------------------------------------- own_headers.c */
 
 /* Finds the known headers in the tree. */
 void bh__headers_find(bh__headers *self);
@@ -123,24 +126,27 @@ static inline size_t bh__find_name(const bh_bytes *names, size_t count, bh_bytes
         i++;
     return i;
 }
-/* Returns the header's integer, from 0 to `most`. Returns -1 if it is missing, and if it is invalid: a problem then. */
+/* Returns the header's integer, from 0 to `most`. Returns -1 if it is missing, and if it is
+ * invalid: a problem then. */
 int64_t bh__headers_number(bh_history *self, const bh__headers *in, bh__header header, int64_t most);
-/* Returns the header's string, of at most `most` bytes. Returns `other` if it is missing or invalid. */
+/* Returns the header's string, of at most `most` bytes. Returns `other` if it is missing or
+ * invalid. */
 bh__text bh__headers_string(bh_history *self, const bh__headers *in, bh__header header, size_t most, bh__text other);
 /* Returns the header's string of at most 255 bytes, or an empty text. */
 bh__text bh__headers_short_string(bh_history *self, const bh__headers *in, bh__header header);
 /* Returns the text of the last error, cut to BH_HISTORY_MOST_ERROR_BYTES. */
 bh__text bh__headers_error(bh_history *self, const bh__headers *in);
 bh__text bh__headers_traceparent(bh_history *self, const bh__headers *in);
-/* Returns the legacy counter, or -1. Applications wrote it as an integer or as a string of decimal digits. */
+/* Returns the legacy counter, or -1. Applications wrote it as an integer or as a string of decimal
+ * digits. */
 int64_t bh__headers_legacy_counter(bh_history *self, const bh_delivery *delivery);
 
-/* --------------------------------------------------------------------------------------------------- x_death.c */
+/* ------------------------------------------------------------------------------------ x_death.c */
 
 /* Reads all records of x-death into `deaths`. */
 void bh__headers_deaths(bh_history *self, const bh__headers *in);
 
-/* -------------------------------------------------------------------------------------------------- attempts.c */
+/* ----------------------------------------------------------------------------------- attempts.c */
 
 /* Counts attempts and crashes. Needs the records of x-death and the counts of quorum queues. */
 void bh__history_count(bh_history *self, const bh__headers *in, const bh_delivery *delivery,

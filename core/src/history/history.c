@@ -88,7 +88,8 @@ bh_status bh__history_copy_settings(bh_history *to, const bh_history *from)
 /*
  * Returns the exchange of the first publish, for a message that has no backhop-exchange.
  *
- * With strategy reject no copy leaves the work queue. Then the broker's record of its rejections has the exchange.
+ * With strategy reject no copy leaves the work queue. Then the broker's record of its rejections
+ * has the exchange.
  */
 static bh__text first_exchange(const bh_history *self, const bh_delivery *delivery, const bh_topology *topology)
 {
@@ -102,8 +103,9 @@ static bh__text first_exchange(const bh_history *self, const bh_delivery *delive
 /*
  * Returns 1 if the message was parked and is no longer in the parked queue.
  *
- * Copies reach the parked queue by the default exchange. A message that was moved or published from there has another
- * exchange or routing key. If both are empty, the queue is unknown: an operator copied the headers from a screen.
+ * Copies reach the parked queue by the default exchange. A message that was moved or published from
+ * there has another exchange or routing key. If both are empty, the queue is unknown: an operator
+ * copied the headers from a screen.
  */
 static int came_back(const bh_history *self, const bh_delivery *delivery, const bh_topology *topology)
 {
@@ -114,7 +116,8 @@ static int came_back(const bh_history *self, const bh_delivery *delivery, const 
     return exchange.size > 0 || !bh__same(key, bh__topology_parked_queue(topology));
 }
 
-/* Resets the history as bh_plan_replay would. Keeps what the broker alone counts, because it counted that later. */
+/* Resets the history as bh_plan_replay would. Keeps what the broker alone counts, because it
+ * counted that later. */
 static void begin_anew(bh_history *self)
 {
     self->replays += self->replays < BH_HISTORY_MOST_ATTEMPTS;

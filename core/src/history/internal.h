@@ -23,7 +23,8 @@ bh_bytes bh__history_routing_key(const bh_history *self);
 bh_past bh__history_past(const bh_history *self);
 /* Returns 1 if the last bh_history_read returned BH_OK. */
 int bh__history_is_read(const bh_history *self);
-/* Returns 1 if a parked message left the parked queue without bh_plan_replay. The replays of bh_past include it. */
+/* Returns 1 if a parked message left the parked queue without bh_plan_replay. The replays of
+ * bh_past include it. */
 int bh__history_is_back(const bh_history *self);
 /* Returns the part of the crashes of bh_past that bh_plan_guard counted before the last wait. */
 int64_t bh__history_counted_crashes(const bh_history *self);
@@ -31,7 +32,8 @@ int64_t bh__history_counted_crashes(const bh_history *self);
 int64_t bh__history_due_ms(const bh_history *self);
 
 /*
- * Returns the time since the first failure, in ms; -1 if the message never failed, or if the time is unknown.
+ * Returns the time since the first failure, in ms; -1 if the message never failed, or if the time
+ * is unknown.
  *
  * now_ms: since the epoch.
  */
@@ -43,8 +45,9 @@ enum { BH__HISTORY_ID_ROOM = 2 * BH_HISTORY_ID_RANDOM_BYTES + 1 };
 void bh__history_write_id(const char *random, char out[BH__HISTORY_ID_ROOM]);
 
 /*
- * Returns a number that is equal for deliveries of one message. It differs if the queue, id, exchange, routing key,
- * attempt, replay or body differs. Returns 0 if the message has no id. Strategy native counts lost deliveries as
+ * Returns a number that is equal for deliveries of one message. It differs if the queue, id,
+ * exchange, routing key, attempt, replay or body differs. Returns 0 if the message has no id.
+ * Strategy native counts lost deliveries as
  * attempts: the next delivery then has another count, and is the same message.
  */
 uint64_t bh__history_fingerprint(const bh_history *self, bh__siphash_key key, bh_bytes queue, bh_bytes body);

@@ -1,6 +1,6 @@
 /*
- * Reads the headers that Backhop or the application wrote. Headers are untrusted: each problem is recorded, and the
- * header is ignored.
+ * Reads the headers that Backhop or the application wrote. Headers are untrusted: each problem is
+ * recorded, and the header is ignored.
  */
 #include "delivery/internal.h"
 #include "history/data.h"

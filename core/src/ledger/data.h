@@ -93,7 +93,8 @@ typedef struct bh__ledger_channel {
     int is_flushing; /* no acknowledgement waits for others */
 } bh__ledger_channel;
 
-/* The lists of publishes: all of a publisher by tag, and the hash buckets by tag and by fingerprint. */
+/* The lists of publishes: all of a publisher by tag, and the hash buckets by tag and by
+ * fingerprint. */
 typedef enum bh__ledger_chain { BH__OF_ALL, BH__OF_TAG, BH__OF_FINGERPRINT, BH__CHAINS } bh__ledger_chain;
 
 /* A publish in flight. */

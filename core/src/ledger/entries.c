@@ -115,7 +115,7 @@ static void remove_with_done(bh_ledger *self, uint32_t at)
     self->channels[at].gap_ms = BH_LEDGER_NEVER;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- groups */
+/* --------------------------------------------------------------------------------------- groups */
 
 static void remove_from_group(bh_ledger *self, uint32_t index)
 {

@@ -38,7 +38,8 @@ static inline uint32_t bh__ledger_find_entry(const bh_ledger *self, int64_t entr
 
 /* Adds an entry as the last one of its channel. BH__NO_INDEX: no memory. */
 uint32_t bh__ledger_add_entry(bh_ledger *self, bh__ledger_channel *on, int64_t delivery_tag);
-/* Returns the list that has the entry in order: of its channel by delivery, or of the orphans by age. */
+/* Returns the list that has the entry in order: of its channel by delivery, or of the orphans by
+ * age. */
 bh__ledger_list *bh__ledger_order_of(bh_ledger *self, uint32_t index);
 /*
  * Removes an entry, and counts it by its final state. An orphan is not counted: it was, when its
@@ -56,7 +57,8 @@ int bh__ledger_apply(bh_ledger *self, uint32_t index, bh__ledger_change change);
 void bh__ledger_move_entry(bh_ledger *self, uint32_t index, bh__ledger_group to);
 /*
  * Makes an entry of a closed channel an orphan. It leaves its channel, its group and the counts.
- * The step that its settlement or copy needs next comes when a delivery binds it, unless it is lost.
+ * The step that its settlement or copy needs next comes when a delivery binds it, unless it is
+ * lost.
  */
 void bh__ledger_orphan_entry(bh_ledger *self, uint32_t index, int is_lost);
 /* Binds an orphan to a delivery. It enters the channel, its group and the counts. */
@@ -71,7 +73,8 @@ void bh__ledger_drop_event(bh_ledger *self, uint32_t index);
 /* Queues BH_EVENT_STALE if the entry is lost, else returns 0. */
 int bh__ledger_make_stale(bh_ledger *self, uint32_t index);
 
-/* The following apply a change and set the fields that go with it. They return 0 as bh__ledger_apply. */
+/* The following apply a change and set the fields that go with it. They return 0 as
+ * bh__ledger_apply. */
 
 /* Rejects the message by `action` (reject, native), or gives it back (BH_ACTION_NONE). */
 int bh__ledger_dismiss_entry(bh_ledger *self, uint32_t index, bh_action action);

@@ -55,7 +55,8 @@ bh_status bh__ledger_arrive_again(bh_ledger *self, int64_t number, int64_t deliv
 int bh__ledger_is_orphan(const bh_ledger *self, int64_t entry);
 /* Ends an orphan. It is not bound any more. */
 void bh__ledger_drop_orphan(bh_ledger *self, int64_t entry);
-/* How many copies can be in flight on a publisher, and how many messages an ack acknowledges, at most. */
+/* How many copies can be in flight on a publisher, and how many messages an ack acknowledges, at
+ * most. */
 #define BH__LEDGER_MOST_SENT 65536
 
 /*

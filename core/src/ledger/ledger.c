@@ -205,7 +205,8 @@ int64_t bh_ledger_lose_channel(bh_ledger *self, int64_t number)
     return remove_channel(self, number, bh__ledger_lose_entry);
 }
 
-/* Adds a delivery of the message with this fingerprint. Binds the orphan, if it is not BH__NO_INDEX. */
+/* Adds a delivery of the message with this fingerprint. Binds the orphan, if it is not
+ * BH__NO_INDEX. */
 static bh_status add_delivery(bh_ledger *self, int64_t number, int64_t delivery_tag, uint64_t message, uint32_t orphan,
                               int64_t *out)
 {
@@ -242,7 +243,8 @@ bh_status bh__ledger_arrive_again(bh_ledger *self, int64_t number, int64_t deliv
     return status;
 }
 
-/* Returns the index of an entry that its user can change. A lost entry only becomes stale if it was not written. */
+/* Returns the index of an entry that its user can change. A lost entry only becomes stale if it was
+ * not written. */
 static uint32_t find_changeable(bh_ledger *self, int64_t entry)
 {
     uint32_t index = bh__ledger_find_entry(self, entry);

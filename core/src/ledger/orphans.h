@@ -5,8 +5,8 @@
  * sent. The broker never got an acknowledgement of it, and delivers it again. If the ledger binds
  * that delivery to the orphan, the message is neither handled twice nor copied twice.
  *
- * A lost entry is an orphan that the ledger does not bind, because bh_calls recognizes the delivery.
- * It ends with its next event: the copy is confirmed, or the message is stale.
+ * A lost entry is an orphan that the ledger does not bind, because bh_calls recognizes the
+ * delivery. It ends with its next event: the copy is confirmed, or the message is stale.
  */
 #ifndef BACKHOP_LEDGER_ORPHANS_H
 #define BACKHOP_LEDGER_ORPHANS_H

@@ -78,8 +78,8 @@ static bh_step_kind ack_one(bh_ledger *self, bh_step *out, bh__ledger_channel *o
 }
 
 /*
- * Returns 1 if messages done after the oldest one are acknowledged without it. Reasons: no confirm is
- * near, because the copy of the oldest one is not sent; they waited long; there are many.
+ * Returns 1 if messages done after the oldest one are acknowledged without it. Reasons: no confirm
+ * is near, because the copy of the oldest one is not sent; they waited long; there are many.
  */
 static int goes_past_oldest(const bh_ledger *self, const bh__ledger_channel *on, int64_t now_ms)
 {
@@ -127,7 +127,8 @@ static int is_late(const bh_ledger *self, const bh__ledger_publish *sent, int64_
     return waits_since_ms(self, sent) + self->confirm_timeout_ms <= now_ms;
 }
 
-/* Returns 1 if the copy of `one` is the better probe: late, never or long ago a probe, sent early. */
+/* Returns 1 if the copy of `one` is the better probe: late, never or long ago a probe, sent
+ * early. */
 static int is_better_probe(const bh_ledger *self, const bh__ledger_publish *one, const bh__ledger_publish *other,
                            int64_t now_ms)
 {
@@ -140,9 +141,9 @@ static int is_better_probe(const bh_ledger *self, const bh__ledger_publish *one,
 }
 
 /*
- * Finds the publish in flight whose copy is the next probe: *at in the pool of the returned publisher,
- * or NULL. Each probe is another message: a duplicate of one message per timeout would use up its
- * attempts.
+ * Finds the publish in flight whose copy is the next probe: *at in the pool of the returned
+ * publisher, or NULL. Each probe is another message: a duplicate of one message per timeout would
+ * use up its attempts.
  */
 static bh__ledger_publisher *find_probe(bh_ledger *self, uint32_t *at, int64_t now_ms)
 {
@@ -185,7 +186,8 @@ static bh_step_kind send_copy(bh_ledger *self, bh_step *out, bh__ledger_publishe
 /*
  * In doubt, sends one copy at a time as a probe. Probes alternate between a copy in flight and a
  * copy that was not sent yet. The broker may answer the latter even if it never answers the former.
- * If no publisher has room, the copy in flight replaces its earlier publish, whose answer is ignored.
+ * If no publisher has room, the copy in flight replaces its earlier publish, whose answer is
+ * ignored.
  */
 static bh_step_kind next_probe(bh_ledger *self, bh_step *out, int64_t now_ms)
 {
@@ -245,8 +247,8 @@ static int64_t confirm_deadline_ms(const bh_ledger *self)
 }
 
 /*
- * Returns how many confirms of this publisher are late. Drops late publishes whose entry waits for no
- * answer.
+ * Returns how many confirms of this publisher are late. Drops late publishes whose entry waits for
+ * no answer.
  */
 static int64_t count_late(bh_ledger *self, bh__ledger_publisher *on, int64_t now_ms)
 {

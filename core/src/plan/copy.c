@@ -1,5 +1,6 @@
 /*
- * Writes the properties of a copy as they are on the wire: AMQP 0-9-1, section 4.2.6.1, with RabbitMQ's types of headers.
+ * Writes the properties of a copy as they are on the wire: AMQP 0-9-1, section 4.2.6.1, with
+ * RabbitMQ's types of headers.
  */
 #include "delivery/internal.h"
 #include "plan/internal.h"
@@ -92,7 +93,8 @@ static void put_scalar(bh__buffer *out, bh_type type, const bh__node *node, bh_b
     }
 }
 
-/* Writes a value and its type. Recurses into tables and arrays, at most BH_DELIVERY_MAX_DEPTH levels. */
+/* Writes a value and its type. Recurses into tables and arrays, at most BH_DELIVERY_MAX_DEPTH
+ * levels. */
 static void put_value(const writer *self, size_t index)
 {
     const bh__node *node = &self->tree.nodes[index];

@@ -22,9 +22,9 @@ static void write_error(char *out, size_t size, int64_t crashes)
 /*
  * Delays a message that was in hand when its consumer was lost, max_crashes times or more.
  *
- * Each wait is longer than the one before. Messages that were lost together come back at different times, so that the
- * message that crashes its consumer is alone in the end. The waits do not count as attempts: whether the handler saw
- * the message is unknown.
+ * Each wait is longer than the one before. Messages that were lost together come back at different
+ * times, so that the message that crashes its consumer is alone in the end. The waits do not count
+ * as attempts: whether the handler saw the message is unknown.
  */
 static bh_status decide_crashed(bh_plan *self, const bh__plan_input *in)
 {

@@ -8,7 +8,8 @@
 #include "topology/internal.h"
 #include "base/traceparent.h"
 
-/* Returns the time of the first failure: `now_ms` if the history has none, or if it lies in the future. */
+/* Returns the time of the first failure: `now_ms` if the history has none, or if it lies in the
+ * future. */
 static int64_t first_failure_ms(const bh_history *history, int64_t now_ms)
 {
     int64_t first_ms = bh__history_past(history).first_failure_ms;
@@ -87,7 +88,8 @@ int64_t bh__plan_failed_once_more(const bh_plan *self)
     return self->attempts < BH_HISTORY_MOST_ATTEMPTS ? self->attempts + 1 : BH_HISTORY_MOST_ATTEMPTS;
 }
 
-/* Decides how long the message waits after so many failures or deferrals. Parks it if it is too old for that. */
+/* Decides how long the message waits after so many failures or deferrals. Parks it if it is too old
+ * for that. */
 static bh_status decide_wait(bh_plan *self, const bh__plan_input *in, int64_t failures, int64_t retry_after_ms)
 {
     if (bh__delivery_lost_headers(in->delivery)) /* the count of attempts may be among them */

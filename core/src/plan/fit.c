@@ -1,7 +1,9 @@
 /*
- * Makes a copy fit frame_max. AMQP 0-9-1 sends all properties and headers of a message in one frame.
+ * Makes a copy fit frame_max. AMQP 0-9-1 sends all properties and headers of a message in one
+ * frame.
  *
- * Brokers add headers to a copy on its way to the next consumer, in the same frame. This file leaves room for them.
+ * Brokers add headers to a copy on its way to the next consumer, in the same frame. This file
+ * leaves room for them.
  */
 #include "delivery/internal.h"
 #include "plan/data.h"
@@ -40,9 +42,9 @@ static int64_t headers_bytes(const bh_plan *self, const bh_delivery *delivery)
 /*
  * Returns the bytes that a broker adds to the copy.
  *
- * Dead-lettering adds x-death with one record, x-first-death-* and x-last-death-*: 349 bytes, three times the names of
- * the queue and the exchange, and the routing key. Quorum queues add x-delivery-count and x-acquired-count: 52 bytes.
- * The rest is a reserve for later brokers.
+ * Dead-lettering adds x-death with one record, x-first-death-* and x-last-death-*: 349 bytes, three
+ * times the names of the queue and the exchange, and the routing key. Quorum queues add
+ * x-delivery-count and x-acquired-count: 52 bytes. The rest is a reserve for later brokers.
  */
 static int64_t broker_bytes(const bh_plan *self, const bh__plan_input *in)
 {
@@ -51,7 +53,8 @@ static int64_t broker_bytes(const bh_plan *self, const bh__plan_input *in)
     return is_dead_lettered ? (int64_t)(512 + 6 * self->exchange.size + self->routing_key.size) : 64;
 }
 
-/* Returns the bytes of the properties and headers that the copy keeps, with flags, delivery-mode and table length. */
+/* Returns the bytes of the properties and headers that the copy keeps, with flags, delivery-mode
+ * and table length. */
 static size_t kept_bytes(const bh_plan *self, const bh_delivery *delivery)
 {
     size_t kept = 2 + 1 + 4 + bh__delivery_headers_bytes(delivery); /* flags, delivery-mode, length of the table */
@@ -67,7 +70,8 @@ static size_t kept_bytes(const bh_plan *self, const bh_delivery *delivery)
     return kept;
 }
 
-/* Returns the bytes of the frame that are free for the headers of the plan. Negative if the kept part alone is too long. */
+/* Returns the bytes of the frame that are free for the headers of the plan. Negative if the kept
+ * part alone is too long. */
 static int64_t room_bytes(const bh_plan *self, const bh_delivery *delivery)
 {
     if (self->frame_max == 0)
@@ -85,7 +89,8 @@ size_t bh__plan_copy_bytes(const bh_plan *self, const bh_delivery *delivery)
     return kept_bytes(self, delivery) + (size_t)headers_bytes(self, delivery);
 }
 
-/* Shortens the error's text by at least `over` bytes. Returns 0, and leaves it, if no text would remain. */
+/* Shortens the error's text by at least `over` bytes. Returns 0, and leaves it, if no text would
+ * remain. */
 static int shorten_error(bh_plan *self, int64_t over)
 {
     size_t at = bh__plan_find_header(self, bh_str("backhop-error"));

@@ -1,12 +1,14 @@
 /*
- * Chooses the headers of a copy: the original's headers that the copy keeps, and the headers that the plan sets.
+ * Chooses the headers of a copy: the original's headers that the copy keeps, and the headers that
+ * the plan sets.
  */
 #include "delivery/internal.h"
 #include "history/internal.h"
 #include "plan/data.h"
 #include "topology/internal.h"
 
-/* Headers that no copy keeps: the broker's, the routing headers, and Backhop's own, which the plan sets anew. */
+/* Headers that no copy keeps: the broker's, the routing headers, and Backhop's own, which the plan
+ * sets anew. */
 static const bh_bytes never_kept[] = {
     BH__LITERAL("x-death"),
     BH__LITERAL("x-delivery-count"),
@@ -96,7 +98,8 @@ size_t bh__plan_saved_parts(const bh_delivery *delivery, bh__saved_part out[BH__
     return count;
 }
 
-/* Saves all that a copy cannot have. The first failure saves it; later copies keep these headers. */
+/* Saves all that a copy cannot have. The first failure saves it; later copies keep these
+ * headers. */
 static void save_properties(bh_plan *self, const bh__plan_input *in)
 {
     bh__saved_part parts[BH__SAVED_PARTS];

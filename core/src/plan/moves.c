@@ -1,5 +1,6 @@
 /*
- * Decides about messages that an operator moves: out of the parked queue, or out of a hand-made wait queue.
+ * Decides about messages that an operator moves: out of the parked queue, or out of a hand-made
+ * wait queue.
  */
 #include "delivery/internal.h"
 #include "history/internal.h"
@@ -7,8 +8,9 @@
 #include "topology/internal.h"
 
 /*
- * Returns 1 if the message is a retry that came back to no queue. It was not parked, and the alternate exchange of the
- * return exchange brought it to the unroutable queue. RabbitMQ keeps the exchange's name then.
+ * Returns 1 if the message is a retry that came back to no queue. It was not parked, and the
+ * alternate exchange of the return exchange brought it to the unroutable queue. RabbitMQ keeps the
+ * exchange's name then.
  */
 static int is_stranded(const bh__plan_input *in)
 {
@@ -17,7 +19,8 @@ static int is_stranded(const bh__plan_input *in)
            bh__history_past(in->history).parked.size == 0;
 }
 
-/* Takes over the counts of the history. x-delivery-count is left out: it counts reads of the unroutable queue. */
+/* Takes over the counts of the history. x-delivery-count is left out: it counts reads of the
+ * unroutable queue. */
 static void continue_history(bh_plan *self, const bh_history *history)
 {
     self->attempts = bh__history_attempts(history);
@@ -54,9 +57,9 @@ bh_status bh_plan_replay(bh_plan *self, const bh_delivery *delivery, const bh_hi
 /*
  * Finds the first exchange and routing key of a message in a hand-made wait queue.
  *
- * In this order: the headers of Backhop; the broker's x-death record of the work queue; the exchange and routing key of
- * the delivery. If the message came by the default exchange, the routing key is the name of the wait queue. The result
- * is then the name of the work queue.
+ * In this order: the headers of Backhop; the broker's x-death record of the work queue; the
+ * exchange and routing key of the delivery. If the message came by the default exchange, the
+ * routing key is the name of the wait queue. The result is then the name of the work queue.
  */
 static bh__plan_origin find_origin(const bh__plan_input *in)
 {

@@ -1,5 +1,6 @@
 /*
- * Completes a plan that publishes a copy: its destination, its headers, and whether it fits the frame.
+ * Completes a plan that publishes a copy: its destination, its headers, and whether it fits the
+ * frame.
  */
 #include "delivery/internal.h"
 #include "plan/data.h"

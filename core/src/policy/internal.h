@@ -10,7 +10,8 @@
  * Errors: BH_ERR_NO_MEMORY; *out is NULL then.
  */
 bh_status bh__policy_copy(bh_policy **out, const bh_policy *from);
-/* Returns 1 if both policies have the same delays, attempts and ages. Limits of crashes and deferrals may differ. */
+/* Returns 1 if both policies have the same delays, attempts and ages. Limits of crashes and
+ * deferrals may differ. */
 int bh__policy_same(const bh_policy *self, const bh_policy *other);
 
 bh_kind bh__policy_kind(const bh_policy *self);

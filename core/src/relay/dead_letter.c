@@ -11,7 +11,7 @@ static bh_bytes read_text(const bh__relay *self, bh__text text)
     return bh__store_get(&self->read, text);
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- read */
+/* ----------------------------------------------------------------------------------------- read */
 
 static bh__death_reason reason_of(bh_bytes word)
 {
@@ -27,7 +27,8 @@ static bh__death_reason reason_of(bh_bytes word)
     return (bh__death_reason)i;
 }
 
-/* Adds the first bytes of an untrusted text. Here "?" also stands for line feeds: the text goes into a header. */
+/* Adds the first bytes of an untrusted text. Here "?" also stands for line feeds: the text goes
+ * into a header. */
 static void add_quoted(bh__report *out, bh_bytes text)
 {
     bh_bytes shown = bh__cut(text, LONGEST_SHOWN);
@@ -74,7 +75,8 @@ static void explain_stray(bh__relay *self, int has_record, const bh_delivery *de
     }
 }
 
-/* Finds the broker's record: the first record that is not of a wait queue. Returns 0 if there is none. */
+/* Finds the broker's record: the first record that is not of a wait queue. Returns 0 if there is
+ * none. */
 static int find_record(const bh__relay *self, const bh_history *history, bh_death *record)
 {
     for (size_t i = 0; bh_history_death(history, i, record) == BH_OK; i++)
@@ -178,7 +180,7 @@ bh_status bh__relay_read(bh__relay *self, bh_delivery *delivery, bh_history *his
     return BH_OK;
 }
 
-/* ---------------------------------------------------------------------------------------------------------------- plan */
+/* ----------------------------------------------------------------------------------------- plan */
 
 static const char *parked_reason(bh__death_reason reason)
 {

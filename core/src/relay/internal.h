@@ -39,7 +39,8 @@ struct bh__relay {
  * Errors: BH_ERR_NO_MEMORY, with NULL in *out.
  */
 bh_status bh__relay_copy(bh__relay **out, const bh__relay *from);
-/* Returns the work queue of the message that was read last; "" if it is not served, or `self` is NULL. */
+/* Returns the work queue of the message that was read last; "" if it is not served, or `self` is
+ * NULL. */
 bh_bytes bh__relay_queue(const bh__relay *self);
 /* Returns 1 if the pattern matches. A "*" in it stands for any text. */
 int bh__relay_matches(bh_bytes pattern, bh_bytes text);

@@ -7,7 +7,7 @@
 
 enum { LONGEST_SHOWN = 255 };
 
-/* ------------------------------------------------------------------------------------------------------- new and free */
+/* --------------------------------------------------------------------------------- new and free */
 
 static bh__relay *make(void)
 {
@@ -92,7 +92,7 @@ bh_status bh__relay_copy(bh__relay **out, const bh__relay *from)
     return status;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- settings */
+/* ------------------------------------------------------------------------------------- settings */
 
 /* Sets the topology, and reports its error. */
 static bh_status set_topology(bh__relay *self, const bh_topology_settings *settings)
@@ -190,7 +190,7 @@ bh_status bh__relay_add_queue(bh__relay *self, bh_bytes name, const bh_policy *p
     return status;
 }
 
-/* -------------------------------------------------------------------------------------------------------------- build */
+/* ---------------------------------------------------------------------------------------- build */
 
 static bh_status build_topology(bh__relay *self)
 {

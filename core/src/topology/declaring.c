@@ -143,9 +143,9 @@ static int has_step(const bh_declaring *self, const bh_declaration *it)
 /*
  * Returns the purpose of the first step of a declaration.
  *
- * A look that declares a deleted exchange again first removes the work queue's binding. On RabbitMQ 4.3, a bind at the
- * same time as the deletion can leave a binding that routes nothing, also after a further bind.
- * On 4.3.6 it was left by 79 of 600 such races, on 4.0.5 by none.
+ * A look that declares a deleted exchange again first removes the work queue's binding. On RabbitMQ
+ * 4.3, a bind at the same time as the deletion can leave a binding that routes nothing, also after
+ * a further bind. On 4.3.6 it was left by 79 of 600 such races, on 4.0.5 by none.
  */
 static bh__purpose first_purpose(const bh_declaring *self, const bh_declaration *it)
 {
@@ -284,9 +284,10 @@ int bh_declaring_next(bh_declaring *self, bh_declaration *out)
 }
 
 /*
- * Declares all from the beginning, once, if a binding's exchange was deleted after it was declared. It may have been
- * declared long before, for another work queue on the same connection. RabbitMQ may also confirm the declaration of an
- * exchange that is still being deleted. Seen on RabbitMQ 3.10.8, 4.0.5 and 4.3.6.
+ * Declares all from the beginning, once, if a binding's exchange was deleted after it was declared.
+ * It may have been declared long before, for another work queue on the same connection. RabbitMQ
+ * may also confirm the declaration of an exchange that is still being deleted. Seen on RabbitMQ
+ * 3.10.8, 4.0.5 and 4.3.6.
  */
 static int begins_again(bh_declaring *self, int code, bh_bytes text)
 {
@@ -298,7 +299,8 @@ static int begins_again(bh_declaring *self, int code, bh_bytes text)
     return 1;
 }
 
-/* Declares the whole topology if the return exchange is missing. Otherwise the look ends: the user may not look. */
+/* Declares the whole topology if the return exchange is missing. Otherwise the look ends: the user
+ * may not look. */
 static void on_not_found(bh_declaring *self, int code)
 {
     self->has_ended = 1;

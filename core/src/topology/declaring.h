@@ -13,7 +13,8 @@
 /* AMQP's reply codes of a channel that the broker closed. */
 enum { ACCESS_REFUSED = 403, NOT_FOUND = 404, RESOURCE_LOCKED = 405, PRECONDITION_FAILED = 406 };
 
-/* The purpose of a step: check a name, compare an exchange or queue, remove a binding, or create one. */
+/* The purpose of a step: check a name, compare an exchange or queue, remove a binding, or create
+ * one. */
 typedef enum bh__purpose { BH__TO_FIND, BH__TO_COMPARE, BH__TO_UNBIND, BH__TO_CREATE } bh__purpose;
 
 /* The phase of a look: bind the work queue, find the exchange, or declare the whole topology. */
@@ -52,7 +53,8 @@ static inline int bh__declaring_is_users_queue(const bh_declaring *self)
 
 /* Returns 1 if the broker refused a binding, and not because the queue is missing. */
 int bh__declaring_lacks_exchange(const bh_declaring *self, int code, bh_bytes text);
-/* Each ends or notes a step that the broker refused: a step that creates, that compares, that finds nothing, any. */
+/* Each ends or notes a step that the broker refused: a step that creates, that compares, that finds
+ * nothing, any. */
 void bh__declaring_not_created(bh_declaring *self, int code, bh_bytes text);
 void bh__declaring_not_compared(bh_declaring *self, int code, bh_bytes text);
 void bh__declaring_note_missing(bh_declaring *self);

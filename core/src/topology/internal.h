@@ -75,8 +75,8 @@ bh_bytes bh__topology_return_exchange(const bh_topology *self);
 /* Returns the exchange of the wait queue. Ladder: its first part, before the rung. */
 bh_bytes bh__topology_wait_exchange(const bh_topology *self);
 /*
- * Returns the delay of a rung in ms, by the end of its wait queue's name: "<ms>" or "<ms>.<stripe>". Returns 0 for any
- * other text.
+ * Returns the delay of a rung in ms, by the end of its wait queue's name: "<ms>" or
+ * "<ms>.<stripe>". Returns 0 for any other text.
  */
 int64_t bh__rung_of_name(const char *end);
 const bh__rungs *bh__topology_rungs(const bh_topology *self);
@@ -88,13 +88,14 @@ int bh__add_json_string(bh__store *out, bh_bytes text);
 typedef enum bh__permission { BH__PERMISSION_CONFIGURE, BH__PERMISSION_WRITE, BH__PERMISSION_READ } bh__permission;
 
 /*
- * Returns a regular expression for rabbitmqctl set_permissions: the least that a consumer of the work queue needs. It
- * depends on the strategy and the mode. "^$" permits nothing.
+ * Returns a regular expression for rabbitmqctl set_permissions: the least that a consumer of the
+ * work queue needs. It depends on the strategy and the mode. "^$" permits nothing.
  *
- * All strategies publish to the parked queue by the default exchange, amq.default. A replay also needs to read the parked
- * queue and to write to the return exchange.
+ * All strategies publish to the parked queue by the default exchange, amq.default. A replay also
+ * needs to read the parked queue and to write to the return exchange.
  *
- * The text is valid until the next call; "" if the topology is not built, an argument is out of range, or memory runs out.
+ * The text is valid until the next call; "" if the topology is not built, an argument is out of
+ * range, or memory runs out.
  */
 bh_bytes bh__topology_permission(bh_topology *self, bh_mode mode, bh__permission permission);
 

@@ -44,7 +44,8 @@ static void add_rungs(pattern *to, const bh_topology *self)
     bh__report_add(to->out, "[0-9.]+");
 }
 
-/* RabbitMQ checks write on an alternate exchange and on a dead letter exchange, and read on the exchange or queue. */
+/* RabbitMQ checks write on an alternate exchange and on a dead letter exchange, and read on the
+ * exchange or queue. */
 static void add_arguments(pattern *to, const bh_declaration *it, bh__permission permission, int is_rung)
 {
     for (size_t i = 0; i < it->argument_count; i++) {
@@ -81,7 +82,8 @@ static void add_declarations(pattern *to, const bh_topology *self, bh__permissio
         add_rungs(to, self);
 }
 
-/* From 4.3 on RabbitMQ requires any permission for a passive declaration. Write alone lets no message be read or deleted. */
+/* From 4.3 on RabbitMQ requires any permission for a passive declaration. Write alone lets no
+ * message be read or deleted. */
 static void add_verified(pattern *to, const bh_topology *self)
 {
     bh_declaration each;

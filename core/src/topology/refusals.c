@@ -107,8 +107,9 @@ void bh__declaring_fail(bh_declaring *self, int code, bh_bytes text)
     self->has_ended = 1;
 }
 
-/* Returns 1 if the broker refuses a further exchange or queue (W5): its max-queues, cluster_queue_limit or
- * cluster_exchange_limit is reached. The end of a text with a long name is missing. */
+/* Returns 1 if the broker refuses a further exchange or queue (W5): its max-queues,
+ * cluster_queue_limit or cluster_exchange_limit is reached. The end of a text with a long name is
+ * missing. */
 static int is_limit(int code, bh_bytes text)
 {
     return code == PRECONDITION_FAILED && !bh__find(text, "inequivalent arg '") &&
@@ -245,8 +246,8 @@ static bh_status refuse_reading(bh_declaring *self, bh_bytes queue, const char *
                           what, code, SHOWN(text));
 }
 
-/* Returns 1 if a queue refused BH_CONSUME_ARGUMENT because it is a stream. RabbitMQ's text ends with the type, and is cut
- * after 255 bytes. */
+/* Returns 1 if a queue refused BH_CONSUME_ARGUMENT because it is a stream. RabbitMQ's text ends
+ * with the type, and is cut after 255 bytes. */
 static int is_stream(int code, bh_bytes text)
 {
     return code == PRECONDITION_FAILED && bh__find(text, "invalid arg '" BH_CONSUME_ARGUMENT "'") &&

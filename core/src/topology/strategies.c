@@ -66,7 +66,8 @@ static void build_rung(bh_topology *self, int64_t ms, int is_on_demand)
     }
 }
 
-/* Reads a number of at most `digits` digits, and returns the place behind it. NULL: there is none, or it begins with 0. */
+/* Reads a number of at most `digits` digits, and returns the place behind it. NULL: there is none,
+ * or it begins with 0. */
 static const char *read_number(const char *at, int digits, int64_t *out)
 {
     if (*at < '1' || *at > '9')

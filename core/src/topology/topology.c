@@ -102,7 +102,8 @@ bh_strategy bh__topology_strategy(const bh_topology *self)
     return self ? self->strategy : BH_STRATEGY_LADDER;
 }
 
-/* Returns 1 if an exchange routes retries: nothing but a federation of it brings its messages from another broker. */
+/* Returns 1 if an exchange routes retries: nothing but a federation of it brings its messages from
+ * another broker. */
 static int routes_retries(const bh_topology *self, bh_bytes exchange)
 {
     bh_bytes wait = bh__topology_wait_exchange(self), unroutable = bh__topology_unroutable_queue(self),
@@ -113,8 +114,8 @@ static int routes_retries(const bh_topology *self, bh_bytes exchange)
            (back.size > 0 && bh__same(exchange, back));
 }
 
-/* Returns 1 if federation brought the message from such an exchange. RabbitMQ names each of its exchanges in
- * x-received-from, an array of tables. */
+/* Returns 1 if federation brought the message from such an exchange. RabbitMQ names each of its
+ * exchanges in x-received-from, an array of tables. */
 static int is_federated(const bh_topology *self, const bh_delivery *delivery)
 {
     bh_value header, each;

@@ -1,4 +1,5 @@
-/* chaos-worker QUEUE JOURNAL URL...: consumes with the worker, which goes on with the next node if one is lost. */
+/* chaos-worker QUEUE JOURNAL URL...: consumes with the worker, which goes on with the next node if
+ * one is lost. */
 #include "../../policies.h"
 #include "../../reading.h"
 #include <backhop/adapter.h>

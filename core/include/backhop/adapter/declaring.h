@@ -129,9 +129,9 @@ BH_API bh_status bh_declaring_begin(bh_declaring *self, bh_mode mode, int64_t ru
  *
  * BH_MODE_VERIFY only looks. BH_MODE_NONE has no steps, and no strategy without a return exchange.
  *
- * If bh_declaring_status is not BH_OK at the end, emit BH_EVENT_UNAVAILABLE with the status and with
- * bh_declaring_error as its text, without a connection. If the user may not look or bind, the status
- * is BH_OK.
+ * If bh_declaring_status is not BH_OK at the end, emit BH_EVENT_UNAVAILABLE with the status and
+ * with bh_declaring_error as its text, without a connection. If the user may not look or bind, the
+ * status is BH_OK.
  *
  * Errors: BH_ERR_ARGUMENT if the mode is out of range.
  */
@@ -145,8 +145,8 @@ BH_API bh_status bh_declaring_look(bh_declaring *self, bh_mode mode);
 BH_API int bh_declaring_next(bh_declaring *self, bh_declaration *out);
 /*
  * Reports that the broker closed the channel or the connection at the step, with this reply code
- * and text. If a binding's exchange is missing, the steps begin again, once: the exchange was deleted
- * after its declaration.
+ * and text. If a binding's exchange is missing, the steps begin again, once: the exchange was
+ * deleted after its declaration.
  */
 BH_API void bh_declaring_refuse(bh_declaring *self, int code, bh_bytes text);
 
@@ -154,20 +154,21 @@ BH_API void bh_declaring_refuse(bh_declaring *self, int code, bh_bytes text);
  * The argument that a consumer of a work queue gives to basic.consume, with the integer 0.
  *
  * 0 is RabbitMQ's default for it, so it changes nothing for classic and quorum queues. A stream
- * refuses it before it delivers a message (seen on RabbitMQ 3.10.8, 4.0.5 and 4.3.6). A stream would
- * keep each retry for all its readers, and skip messages while a consumer reconnects. A header of a
- * delivery, as x-stream-offset, would not do: a publisher can forge it.
+ * refuses it before it delivers a message (seen on RabbitMQ 3.10.8, 4.0.5 and 4.3.6). A stream
+ * would keep each retry for all its readers, and skip messages while a consumer reconnects. A
+ * header of a delivery, as x-stream-offset, would not do: a publisher can forge it.
  */
 #define BH_CONSUME_ARGUMENT "x-priority"
-/* What the broker, or Backhop, refuses after the topology is declared. */
+/* Requests that the broker, or Backhop, refuses after the topology is declared. */
 typedef enum bh_refusal {
     /*
-     * The broker closed the channel at basic.consume of the work queue. The status is BH_ERR_MISSING,
-     * BH_ERR_ACCESS or BH_ERR_CHANNEL; BH_ERR_CLASH if the work queue is a stream and the consumer gave
-     * BH_CONSUME_ARGUMENT.
+     * The broker closed the channel at basic.consume of the work queue. The status is
+     * BH_ERR_MISSING, BH_ERR_ACCESS or BH_ERR_CHANNEL; BH_ERR_CLASH if the work queue is a stream
+     * and the consumer gave BH_CONSUME_ARGUMENT.
      */
     BH_REFUSAL_CONSUMER,
-    /* The broker closed the channel at basic.get of the queue `of`, to replay. The status as above. */
+    /* The broker closed the channel at basic.get of the queue `of`, to replay. The status as
+     * above. */
     BH_REFUSAL_REPLAY,
     /*
      * The broker closed a channel on which deliveries are settled. BH_ERR_CHANNEL if a delivery was
@@ -179,7 +180,8 @@ typedef enum bh_refusal {
      * acknowledgements, in the user's words: "auto_ack=False".
      */
     BH_REFUSAL_NO_ACK,
-    /* A delivery of the queue `of`. BH_ERR_ARGUMENT if it is not the work queue, otherwise BH_OK. */
+    /* A delivery of the queue `of`. BH_ERR_ARGUMENT if it is not the work queue, otherwise
+     * BH_OK. */
     BH_REFUSAL_QUEUE
 } bh_refusal;
 
@@ -187,7 +189,8 @@ typedef enum bh_refusal {
  * Explains an error of the broker or of the user after declaring. Sets bh_declaring_status and
  * bh_declaring_error.
  *
- * code, text: the reply code and text of the broker; 0 and "" for BH_REFUSAL_NO_ACK and BH_REFUSAL_QUEUE.
+ * code, text: the reply code and text of the broker; 0 and "" for BH_REFUSAL_NO_ACK and
+ * BH_REFUSAL_QUEUE.
  * of: see bh_refusal; "" for BH_REFUSAL_CONSUMER.
  */
 BH_API void bh_declaring_explain(bh_declaring *self, bh_refusal refusal, int code, bh_bytes text, bh_bytes of);

@@ -15,8 +15,9 @@
  *     bh_delivery_end(d);
  *     bh_delivery_end(d);
  *
- * Headers are untrusted input. Pushing a header never fails because of its content. A header beyond the limits below
- * counts for bh_delivery_header_bytes, but is not kept, and is_truncated of bh_delivery_view is 1.
+ * Headers are untrusted input. Pushing a header never fails because of its content. A header beyond
+ * the limits below counts for bh_delivery_header_bytes, but is not kept, and is_truncated of
+ * bh_delivery_view is 1.
  */
 #ifndef BACKHOP_DELIVERY_H
 #define BACKHOP_DELIVERY_H
@@ -27,7 +28,8 @@
 
 BH_BEGIN_DECLS
 
-/* Limits of the headers that a delivery keeps. A header frame of the default frame_max (128 KiB) is kept whole. */
+/* Limits of the headers that a delivery keeps. A header frame of the default frame_max (128 KiB) is
+ * kept whole. */
 #define BH_DELIVERY_MAX_DEPTH 32      /* tables and arrays inside each other */
 #define BH_DELIVERY_MAX_ENTRIES 65536 /* values, nested values included */
 #define BH_DELIVERY_MAX_BYTES 1048576 /* names and strings together */
@@ -54,8 +56,9 @@ typedef enum bh_property {
 /*
  * A header, or a value inside a table or array.
  *
- * Values lie flat, each table or array before its values. If a call returns BH_ERR_ARGUMENT, the type is 0, the numbers
- * are 0 and the strings are "". The strings are valid until the delivery changes.
+ * Values lie flat, each table or array before its values. If a call returns BH_ERR_ARGUMENT, the
+ * type is 0, the numbers are 0 and the strings are "". The strings are valid until the delivery
+ * changes.
  */
 typedef struct bh_value {
     bh_type type;
@@ -67,7 +70,7 @@ typedef struct bh_value {
     size_t end;      /* the index after this value and the values inside it; bh_delivery_push ignores it */
 } bh_value;
 
-/* What a delivery is made of. The texts are valid until the next call that changes the delivery. */
+/* The parts of a delivery. The texts are valid until the next call that changes the delivery. */
 typedef struct bh_delivery_view {
     bh_bytes exchange;    /* "" if it was not set */
     bh_bytes routing_key; /* "" if it was not set */
@@ -96,20 +99,24 @@ BH_API void bh_delivery_clear(bh_delivery *self);
 BH_API bh_status bh_delivery_set_address(bh_delivery *self, bh_bytes exchange, bh_bytes routing_key);
 
 /*
- * Sets a property of the message. _set_number is for delivery-mode, priority and timestamp (in seconds); _set_property
- * is for the others. Push headers with bh_delivery_push.
+ * Sets a property of the message. _set_number is for delivery-mode, priority and timestamp (in
+ * seconds); _set_property is for the others. Push headers with bh_delivery_push.
  *
- * Errors: BH_ERR_NO_MEMORY; BH_ERR_ARGUMENT if the property has another type, or the text is longer than 255 bytes.
+ * Errors: BH_ERR_NO_MEMORY; BH_ERR_ARGUMENT if the property has another type, or the text is longer
+ * than 255 bytes.
  */
 BH_API bh_status bh_delivery_set_property(bh_delivery *self, bh_property property, bh_bytes value);
 BH_API bh_status bh_delivery_set_number(bh_delivery *self, bh_property property, int64_t value);
 
 /*
- * Appends a header, or a value of the last table or array that is open. A table or array is open until bh_delivery_end.
+ * Appends a header, or a value of the last table or array that is open. A table or array is open
+ * until bh_delivery_end.
  *
- * value->name: at most 255 bytes; ignored in an array. Its data is not NULL. The call copies the strings.
- * Errors: BH_ERR_NO_MEMORY; BH_ERR_ARGUMENT if the type is unknown, if a string's data is NULL, or if `name` or `places`
- * is out of range. BH_ERR_ARGUMENT also if a field is set that the type does not have.
+ * value->name: at most 255 bytes; ignored in an array. Its data is not NULL. The call copies the
+ * strings.
+ * Errors: BH_ERR_NO_MEMORY; BH_ERR_ARGUMENT if the type is unknown, if a string's data is NULL, or
+ * if `name` or `places` is out of range. BH_ERR_ARGUMENT also if a field is set that the type does
+ * not have.
  */
 BH_API bh_status bh_delivery_push(bh_delivery *self, const bh_value *value);
 /*
@@ -140,8 +147,8 @@ BH_API bh_status bh_delivery_header(const bh_delivery *self, bh_bytes name, bh_v
  */
 BH_API bh_status bh_delivery_value(const bh_delivery *self, size_t index, bh_value *out);
 /*
- * Returns the size of property flags, properties and headers on the wire, in bytes. This is the payload of the content
- * header without its first 12 bytes.
+ * Returns the size of property flags, properties and headers on the wire, in bytes. This is the
+ * payload of the content header without its first 12 bytes.
  */
 BH_API int64_t bh_delivery_header_bytes(const bh_delivery *self);
 

@@ -33,9 +33,10 @@ BH_API bh_event_kind bh_event_of_copy(bh_action action);
 /*
  * Applies the time limit of a handler to its outcome.
  *
- * Returns "" if the outcome counts. Otherwise returns the text of the error, and the outcome becomes BH_OUTCOME_FAILED:
- * "the handler ran for longer than its limit of 30 s". This applies to BH_OUTCOME_OK and BH_OUTCOME_DROPPED. If you
- * aborted the handler at its limit, pass BH_OUTCOME_OK.
+ * Returns "" if the outcome counts. Otherwise returns the text of the error, and the outcome
+ * becomes BH_OUTCOME_FAILED: "the handler ran for longer than its limit of 30 s". This applies to
+ * BH_OUTCOME_OK and BH_OUTCOME_DROPPED. If you aborted the handler at its limit, pass
+ * BH_OUTCOME_OK.
  *
  * duration_ms: of the handler. limit_ms: 0 or less for no limit.
  * room: the result points into it.

@@ -13,12 +13,12 @@
  *     }
  *
  * The breaker can change without a message: by hand (bh_breaker_open, bh_breaker_close,
- * bh_breaker_disable), or by another of its consumers. So start a timer for step.due_ms also while no
- * message is held, from the time when the consumer consumes. Events then come within a second.
+ * bh_breaker_disable), or by another of its consumers. So start a timer for step.due_ms also while
+ * no message is held, from the time when the consumer consumes. Events then come within a second.
  *
- * For BH_FLOW_CALL, get a permit (bh_breaker_permit), and give the oldest held message to a handler.
- * When the handler ends, record it (bh_breaker_record). Without a free handler, end the loop instead,
- * as for BH_FLOW_REST.
+ * For BH_FLOW_CALL, get a permit (bh_breaker_permit), and give the oldest held message to a
+ * handler. When the handler ends, record it (bh_breaker_record). Without a free handler, end the
+ * loop instead, as for BH_FLOW_REST.
  *
  * The messages of an open breaker:
  *
@@ -28,8 +28,8 @@
  *     is open. So no consumer timeout of 60 s or more closes the channel.
  *   - The consumer consumes again when the pause of the breaker is over.
  *
- * With the strategies reject and native no message can wait without an attempt: it is held until the
- * breaker closes. The pauses then must be shorter than the broker's consumer timeout.
+ * With the strategies reject and native no message can wait without an attempt: it is held until
+ * the breaker closes. The pauses then must be shorter than the broker's consumer timeout.
  *
  * Times are in ms of the breaker's clock. Use an object in one thread at a time.
  */
@@ -83,13 +83,15 @@ BH_API void bh_flow_free(bh_flow *self);
  */
 BH_API void bh_flow_next(bh_flow *self, int64_t held, int64_t now_ms, bh_flow_step *out);
 /*
- * Requests the permit of a message that arrived, while no other message is held and a handler is free.
+ * Requests the permit of a message that arrived, while no other message is held and a handler is
+ * free.
  *
- * It is granted only if the breaker is closed or disabled, and no step is due. Then call the handler.
- * Otherwise hold the message, and call bh_flow_next.
+ * It is granted only if the breaker is closed or disabled, and no step is due. Then call the
+ * handler. Otherwise hold the message, and call bh_flow_next.
  */
 BH_API void bh_flow_permit(bh_flow *self, int64_t now_ms, bh_permit *out);
-/* Returns 1 if bh_flow_next has a step now. After the end of a handler you need bh_flow_next only then. */
+/* Returns 1 if bh_flow_next has a step now. After the end of a handler you need bh_flow_next only
+ * then. */
 BH_API int bh_flow_is_due(const bh_flow *self, int64_t held, int64_t now_ms);
 /*
  * Returns 1 from BH_FLOW_CANCEL to BH_FLOW_CONSUME. If the channel or the connection is lost in
@@ -97,8 +99,8 @@ BH_API int bh_flow_is_due(const bh_flow *self, int64_t held, int64_t now_ms);
  */
 BH_API int bh_flow_is_cancelled(const bh_flow *self);
 /*
- * Sets the fields of the event of the last BH_FLOW_EMIT: the name of the breaker, the reason, and for
- * BH_EVENT_BREAKER_OPENED the length of the pause.
+ * Sets the fields of the event of the last BH_FLOW_EMIT: the name of the breaker, the reason, and
+ * for BH_EVENT_BREAKER_OPENED the length of the pause.
  *
  * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY.
  */

@@ -7,15 +7,17 @@
  *   2. The legacy counter, a header that the application names with bh_history_set_legacy_counter.
  *   3. The "expired" counts of x-death, summed over the queues that the application names with bh_history_add_wait_queue.
  *
- * With two strategies the broker alone moves messages. The history then adds the broker's count: for reject, the
- * "rejected" count of the work queue's x-death record; for native, x-delivery-count. RabbitMQ also increments
- * x-delivery-count if a consumer is lost. No other x-death record counts, because a client may have published it.
+ * With two strategies the broker alone moves messages. The history then adds the broker's count:
+ * for reject, the "rejected" count of the work queue's x-death record; for native,
+ * x-delivery-count. RabbitMQ also increments x-delivery-count if a consumer is lost. No other
+ * x-death record counts, because a client may have published it.
  *
- * Headers are untrusted input. A header of a wrong type, or with a negative or absurd number, is ignored and reported by
- * bh_history_problem.
+ * Headers are untrusted input. A header of a wrong type, or with a negative or absurd number, is
+ * ignored and reported by bh_history_problem.
  *
- * A message may leave the parked queue by other means than bh_plan_replay: a shovel, the management page, a script. With
- * a topology, the history detects that by exchange and routing key, and begins again as after bh_plan_replay.
+ * A message may leave the parked queue by other means than bh_plan_replay: a shovel, the management
+ * page, a script. With a topology, the history detects that by exchange and routing key, and begins
+ * again as after bh_plan_replay.
  */
 #ifndef BACKHOP_HISTORY_H
 #define BACKHOP_HISTORY_H
@@ -42,8 +44,8 @@ typedef enum bh_source {
 } bh_source;
 
 /*
- * A record of x-death: RabbitMQ keeps one for each queue and reason. Texts of missing fields are "". The texts are valid
- * until the history is read again.
+ * A record of x-death: RabbitMQ keeps one for each queue and reason. Texts of missing fields are
+ * "". The texts are valid until the history is read again.
  */
 typedef struct bh_death {
     bh_bytes queue;
@@ -57,20 +59,20 @@ typedef struct bh_death {
 } bh_death;
 
 /*
- * The past of a message, in numbers and short texts. The texts are valid until the history is read again; a missing text
- * is "".
+ * The past of a message, in numbers and short texts. The texts are valid until the history is read
+ * again; a missing text is "".
  *
- * About `crashes`. Only quorum queues count lost deliveries. The number is x-delivery-count, without the deliveries that
- * the strategy itself adds to it, plus the crashes that bh_plan_guard counted before the last wait (backhop-crashes).
- * After a failed attempt, the copy begins at 0.
+ * About `crashes`. Only quorum queues count lost deliveries. The number is x-delivery-count,
+ * without the deliveries that the strategy itself adds to it, plus the crashes that bh_plan_guard
+ * counted before the last wait (backhop-crashes). After a failed attempt, the copy begins at 0.
  *
  *   reject  without the "rejected" count of the work queue's x-death record. RabbitMQ 4.0 to 4.2 increment
  *           x-delivery-count for each basic.nack(requeue=false); on other versions the result may be too low.
  *   native  0, because basic.reject(requeue=true) and a crash increment the same count: both are attempts.
  *
- * x-acquired-count is not used. RabbitMQ 4.3 increments it also for returns that are no failures: basic.nack, consumer
- * timeouts, a worker that stops normally. Before 4.3, x-delivery-count includes every requeue, also of messages that a
- * consumer only prefetched.
+ * x-acquired-count is not used. RabbitMQ 4.3 increments it also for returns that are no failures:
+ * basic.nack, consumer timeouts, a worker that stops normally. Before 4.3, x-delivery-count
+ * includes every requeue, also of messages that a consumer only prefetched.
  */
 typedef struct bh_past {
     int64_t attempts; /* failed attempts */
@@ -90,15 +92,15 @@ typedef struct bh_past {
     /*
      * The id that all attempts share: backhop-id, else the message-id property.
      *
-     * "" for a first attempt without message-id. The first copy of such a message gets the assigned id
-     * (bh_history_assign_id), else a random id (bh_copy). If a lost connection leaves two copies of one original, the
-     * copies have two ids. Only a message-id gives them the same id.
+     * "" for a first attempt without message-id. The first copy of such a message gets the assigned
+     * id (bh_history_assign_id), else a random id (bh_copy). If a lost connection leaves two copies
+     * of one original, the copies have two ids. Only a message-id gives them the same id.
      */
     bh_bytes id;
     bh_bytes event_id; /* for events and logs: the id, else the assigned id, else "" */
     /*
-     * Of the first publish. Backhop saved them in headers; without these they are the delivery's own. Only show them. Do
-     * not route by them, because a header is untrusted.
+     * The address of the first publish. Backhop saved it in headers; without these it is the
+     * delivery's own. Only show them. Do not route by them, because a header is untrusted.
      */
     bh_bytes exchange;
     bh_bytes routing_key;
@@ -116,13 +118,15 @@ BH_API bh_status bh_history_new(bh_history **out);
 BH_API void bh_history_free(bh_history *self);
 
 /*
- * Sets the header that counted failures before the application used Backhop. "" for none, the default.
+ * Sets the header that counted failures before the application used Backhop. "" for none, the
+ * default.
  *
  * Errors: BH_ERR_NO_MEMORY; BH_ERR_ARGUMENT.
  */
 BH_API bh_status bh_history_set_legacy_counter(bh_history *self, bh_bytes header);
 /*
- * Adds a wait queue of a set-up that the application made by hand. Each expiry in that queue counts as a failure.
+ * Adds a wait queue of a set-up that the application made by hand. Each expiry in that queue counts
+ * as a failure.
  *
  * Errors: BH_ERR_NO_MEMORY; BH_ERR_ARGUMENT if the name is empty.
  */
@@ -131,27 +135,29 @@ BH_API bh_status bh_history_add_wait_queue(bh_history *self, bh_bytes queue);
 /*
  * Reads the past of a delivery. Replaces the result of the last read.
  *
- * topology: gives the strategy and the work queue. If it is NULL, no strategy counts, and the history does not detect a
- * message that left the parked queue.
- * Errors: BH_ERR_NO_MEMORY; BH_ERR_ARGUMENT; BH_ERR_STATE if a table or array of the delivery is open.
+ * topology: gives the strategy and the work queue. If it is NULL, no strategy counts, and the
+ * history does not detect a message that left the parked queue.
+ * Errors: BH_ERR_NO_MEMORY; BH_ERR_ARGUMENT; BH_ERR_STATE if a table or array of the delivery is
+ * open.
  */
 BH_API bh_status bh_history_read(bh_history *self, const bh_delivery *delivery, const bh_topology *topology);
 
-/* Reads the facts of the last read into *out: see bh_past. If `self` is NULL, as of a message without a past. */
+/* Reads the facts of the last read into *out: see bh_past. If `self` is NULL, as of a message
+ * without a past. */
 BH_API void bh_history_past(const bh_history *self, bh_past *out);
 /*
- * Returns how long after its due time (backhop-due) the retry arrived, in ms. Returns 0 if it arrived early, which
- * happens if clocks differ.
+ * Returns how long after its due time (backhop-due) the retry arrived, in ms. Returns 0 if it
+ * arrived early, which happens if clocks differ.
  *
- * Returns -1 for a first attempt, and if the due time is more than three years away. Returns -1 for a redelivery, because
- * the message may have arrived in time before.
+ * Returns -1 for a first attempt, and if the due time is more than three years away. Returns -1 for
+ * a redelivery, because the message may have arrived in time before.
  *
  * now_ms: since the epoch.
  */
 BH_API int64_t bh_history_lateness_ms(const bh_history *self, int redelivered, int64_t now_ms);
 /*
- * Assigns an id to a message that has none, for its events and its first copy. Call it once per delivery, after
- * bh_history_read. Does nothing if the message has an id.
+ * Assigns an id to a message that has none, for its events and its first copy. Call it once per
+ * delivery, after bh_history_read. Does nothing if the message has an id.
  *
  * random: BH_HISTORY_ID_RANDOM_BYTES random bytes.
  * Errors: BH_ERR_ARGUMENT; BH_ERR_STATE if the history is not read.
@@ -160,22 +166,25 @@ BH_API bh_status bh_history_assign_id(bh_history *self, bh_bytes random);
 /*
  * Reads a record of x-death into *out. The most recent record has index 0.
  *
- * BH_DEATH_FIRST and BH_DEATH_LAST read x-first-death-* and x-last-death-*: queue, reason and exchange, "" for a missing
- * header. RabbitMQ writes x-last-death-* since 3.13.
+ * BH_DEATH_FIRST and BH_DEATH_LAST read x-first-death-* and x-last-death-*: queue, reason and
+ * exchange, "" for a missing header. RabbitMQ writes x-last-death-* since 3.13.
  *
- * Errors: BH_ERR_ARGUMENT if index is neither of these, and not below death_count of bh_past; *out is then empty.
+ * Errors: BH_ERR_ARGUMENT if index is neither of these, and not below death_count of bh_past; *out
+ * is then empty.
  */
 BH_API bh_status bh_history_death(const bh_history *self, size_t index, bh_death *out);
 
-/* Returns a sentence about a header that was ignored. It begins with the header's name. "" after the last problem. */
+/* Returns a sentence about a header that was ignored. It begins with the header's name. "" after
+ * the last problem. */
 BH_API bh_bytes bh_history_problem(const bh_history *self, size_t index);
 
 /*
- * Returns a text that explains the message's past to an operator, in lines: failures, errors, delays, dead-lettering,
- * ignored headers. It is UTF-8, with times in UTC, and shows other bytes as "?".
+ * Returns a text that explains the message's past to an operator, in lines: failures, errors,
+ * delays, dead-lettering, ignored headers. It is UTF-8, with times in UTC, and shows other bytes as
+ * "?".
  *
- * Returns "" if nothing was read. The text is valid until the next call with this history. If there is no memory, it
- * ends early.
+ * Returns "" if nothing was read. The text is valid until the next call with this history. If there
+ * is no memory, it ends early.
  */
 BH_API bh_bytes bh_history_explanation(bh_history *self);
 

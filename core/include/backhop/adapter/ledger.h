@@ -202,7 +202,8 @@ BH_API bh_status bh_ledger_arrive(bh_ledger *self, int64_t channel, int64_t deli
  * Errors of the following functions: BH_ERR_ARGUMENT; BH_ERR_STATE if the state of the entry does
  * not allow the call. If its channel closed, the state is BH_STATE_NONE.
  *
- * If the last step was BH_STEP_PUBLISH of this entry, they undo it: you have not written the copy. The next publish then gets the same tag.
+ * If the last step was BH_STEP_PUBLISH of this entry, they undo it: you have not written the copy.
+ * The next publish then gets the same tag.
  */
 
 /* Settles a message that needs no copy. It will be acknowledged. */
@@ -224,7 +225,8 @@ BH_API bh_status bh_ledger_abandon(bh_ledger *self, int64_t entry, int64_t now_m
 /* --- reports of the publishing side ----------------------------------------------------------- */
 
 /*
- * Adds a channel with confirms. *out is its number. Answers BH_STEP_OPEN, and is allowed without it.
+ * Adds a channel with confirms. *out is its number. Answers BH_STEP_OPEN, and is allowed without
+ * it.
  *
  * Errors: BH_ERR_ARGUMENT; BH_ERR_NO_MEMORY; BH_ERR_STATE if BH_LEDGER_MOST_PUBLISHERS are open.
  */
@@ -279,7 +281,8 @@ BH_API void bh_ledger_block(bh_ledger *self, int is_blocked, int64_t now_ms);
  * wait.
  *
  * rung_ms: 0 for the topology. If it failed, BH_EVENT_UNAVAILABLE follows, and all copies wait as
- * after bh_ledger_publisher_failed. If you declare the topology for another reason, record that too.
+ * after bh_ledger_publisher_failed. If you declare the topology for another reason, record that
+ * too.
  */
 BH_API void bh_ledger_rung(bh_ledger *self, int64_t rung_ms, bh_status status, int64_t now_ms);
 /*

@@ -1,10 +1,11 @@
 /*
- * Replay: the limits of moving parked messages back to their work queue, and the errors after which it goes on.
+ * Replay: the limits of moving parked messages back to their work queue, and the errors after which
+ * it goes on.
  *
- * A replay reads the parked queue and then the unroutable queue with basic.get, and publishes a copy of each message
- * (bh_plan_replay). It acknowledges a message after the broker confirms its copy. The replay ends with the messages
- * that were in the queue at its start. Otherwise it would never end if a message fails and is parked again during the
- * replay.
+ * A replay reads the parked queue and then the unroutable queue with basic.get, and publishes a
+ * copy of each message (bh_plan_replay). It acknowledges a message after the broker confirms its
+ * copy. The replay ends with the messages that were in the queue at its start. Otherwise it would
+ * never end if a message fails and is parked again during the replay.
  */
 #ifndef BACKHOP_REPLAY_H
 #define BACKHOP_REPLAY_H
@@ -16,7 +17,8 @@
 
 BH_BEGIN_DECLS
 
-/* The number of messages that a replay reads from a queue of several work queues. It holds them until it ends. */
+/* The number of messages that a replay reads from a queue of several work queues. It holds them
+ * until it ends. */
 #define BH_REPLAY_MOST_SHARED 10000
 
 /*
@@ -39,7 +41,8 @@ BH_API int64_t bh_replay_limit(int64_t behind, int is_shared);
 BH_API int bh_replay_goes_on(bh_status status, int is_queue);
 
 /*
- * Returns 1 if a consumer now reads the unroutable queue, because retries of its work queue come back again.
+ * Returns 1 if a consumer now reads the unroutable queue, because retries of its work queue come
+ * back again.
  *
  * mode    of the consumer
  * looked  the status of its look at the return exchange (bh_declaring_look)
@@ -47,8 +50,8 @@ BH_API int bh_replay_goes_on(bh_status status, int is_queue);
 BH_API int bh_replay_after_look(bh_mode mode, bh_status looked);
 
 /*
- * Returns how long a consumer waits before it reads the unroutable queue again, in ms: 30 s, up to an hour.
- * It reads at the first look (BH_LOOK_MS) after this pause.
+ * Returns how long a consumer waits before it reads the unroutable queue again, in ms: 30 s, up to
+ * an hour. It reads at the first look (BH_LOOK_MS) after this pause.
  *
  * foreign  messages of other work queues that it read and left there. The broker sends them again each time, so the
  *          pause grows with their number
@@ -56,7 +59,8 @@ BH_API int bh_replay_after_look(bh_mode mode, bh_status looked);
 BH_API int64_t bh_replay_pause_ms(int64_t foreign);
 
 /*
- * Returns the text of the event `replayed` after a consumer replayed messages of the unroutable queue.
+ * Returns the text of the event `replayed` after a consumer replayed messages of the unroutable
+ * queue.
  *
  * mode  the mode of the look before. Without BH_MODE_CREATE the text advises to declare the topology, as a look does not
  *       bind the work queue then

@@ -1,8 +1,9 @@
 /*
  * Silence: when a broker that does not answer counts as unavailable.
  *
- * Without heartbeats, a client does not notice a network that drops all packets. A consumer looks for its return
- * exchange once a minute (bh_declaring_look). If no look was answered for the timeout, its connection is silent.
+ * Without heartbeats, a client does not notice a network that drops all packets. A consumer looks
+ * for its return exchange once a minute (bh_declaring_look). If no look was answered for the
+ * timeout, its connection is silent.
  *
  *     bh_silence_begin(silence, now_ms);                       when a look begins
  *     kind = bh_silence_check(silence, is_blocked, now_ms);    at due_ms of bh_silence_read, while the connection is open
@@ -10,10 +11,10 @@
  *     begin the next look pause_ms later
  *     bh_silence_lost(silence);                                when the connection is lost
  *
- * If `kind` is not BH_EVENT_LAST, emit an event of this kind: BH_EVENT_UNAVAILABLE when the connection becomes silent,
- * BH_EVENT_CONNECTED when the broker answers again. The event has the connection "consume" and the text
- * bh_silence_view; BH_EVENT_UNAVAILABLE also has the status BH_ERR_TIMEOUT. BH_EVENT_CONNECTED concerns only the
- * consumers that still consume.
+ * If `kind` is not BH_EVENT_LAST, emit an event of this kind: BH_EVENT_UNAVAILABLE when the
+ * connection becomes silent, BH_EVENT_CONNECTED when the broker answers again. The event has the
+ * connection "consume" and the text bh_silence_view; BH_EVENT_UNAVAILABLE also has the status
+ * BH_ERR_TIMEOUT. BH_EVENT_CONNECTED concerns only the consumers that still consume.
  *
  * Times are in ms of a clock that never goes back. Use an object in one thread at a time.
  */
@@ -30,8 +31,8 @@ BH_BEGIN_DECLS
 typedef struct bh_silence_view {
     int64_t due_ms; /* when to call bh_silence_check next, or BH_SILENCE_NEVER */
     /*
-     * How long after the end of a look the next one begins, in ms: BH_LOOK_MS; without an answer the timeout, if that is
-     * shorter.
+     * How long after the end of a look the next one begins, in ms: BH_LOOK_MS; without an answer
+     * the timeout, if that is shorter.
      */
     int64_t pause_ms;
     int is_silent; /* 1 from BH_EVENT_UNAVAILABLE until the broker answers or the connection is lost */
@@ -54,15 +55,16 @@ BH_API void bh_silence_begin(bh_silence *self, int64_t now_ms);
 /*
  * Returns BH_EVENT_UNAVAILABLE once if the timeout has passed, else BH_EVENT_LAST.
  *
- * A handler can hold the event loop, and an answer that arrives meanwhile is read later. So of the time between two
- * calls only a part counts: half of the timeout, at most a second.
+ * A handler can hold the event loop, and an answer that arrives meanwhile is read later. So of the
+ * time between two calls only a part counts: half of the timeout, at most a second.
  *
- * is_blocked: 1 while the broker blocks the connection: it answers nothing then. The timeout starts again.
+ * is_blocked: 1 while the broker blocks the connection: it answers nothing then. The timeout starts
+ * again.
  */
 BH_API bh_event_kind bh_silence_check(bh_silence *self, int is_blocked, int64_t now_ms);
 /*
- * Records that the look ended. Returns BH_EVENT_CONNECTED if the connection was silent and the broker has answered,
- * else BH_EVENT_LAST.
+ * Records that the look ended. Returns BH_EVENT_CONNECTED if the connection was silent and the
+ * broker has answered, else BH_EVENT_LAST.
  *
  * status: of the look. BH_ERR_CONNECTION and BH_ERR_TIMEOUT: the client gave up without an answer.
  */

@@ -1,8 +1,8 @@
 /*
  * Subscription: when a consumer declares, consumes, waits or gives up.
  *
- * Report each event of the consumer: bh_subscription_declared, _subscribed, _lost, _failed, _settled, _stop. Then, and
- * at step.due_ms, and when may_subscribe changes, execute the steps:
+ * Report each event of the consumer: bh_subscription_declared, _subscribed, _lost, _failed,
+ * _settled, _stop. Then, and at step.due_ms, and when may_subscribe changes, execute the steps:
  *
  *     bh_subscription_step step;
  *     for (;;) {
@@ -11,15 +11,17 @@
  *         execute the step, by step.kind
  *     }
  *
- * A new subscription declares at once. If its first attempt fails, it gives up. After it has consumed once, it tries
- * again without end, after a back-off.
+ * A new subscription declares at once. If its first attempt fails, it gives up. After it has
+ * consumed once, it tries again without end, after a back-off.
  *
- * The back-off grows with each loss and each failure. It starts again only after a message was settled
- * (bh_subscription_settled). If it started again with each consumer, a queue whose consumers are cancelled at once would
- * be declared and consumed ten times a second. The C worker has the same rule.
+ * The back-off grows with each loss and each failure. It starts again only after a message was
+ * settled (bh_subscription_settled). If it started again with each consumer, a queue whose
+ * consumers are cancelled at once would be declared and consumed ten times a second. The C worker
+ * has the same rule.
  *
- * A consumer that its breaker cancelled (BH_FLOW_CANCEL) is not lost: report nothing. At BH_FLOW_CONSUME consume on the
- * same channel if bh_subscription_is_consuming returns 1. Otherwise set may_subscribe to 1, and execute the steps.
+ * A consumer that its breaker cancelled (BH_FLOW_CANCEL) is not lost: report nothing. At
+ * BH_FLOW_CONSUME consume on the same channel if bh_subscription_is_consuming returns 1. Otherwise
+ * set may_subscribe to 1, and execute the steps.
  *
  * Times are in ms of a clock that never goes back. Use an object in one thread at a time.
  */
@@ -73,29 +75,34 @@ BH_API void bh_subscription_free(bh_subscription *self);
 /*
  * Writes the next step to *out.
  *
- * may_subscribe: 0 while the connection is closed or the client recovers it, and while the breaker has cancelled the
- * consumer (bh_flow_is_cancelled). The subscription then rests, and this counts as no failure.
+ * may_subscribe: 0 while the connection is closed or the client recovers it, and while the breaker
+ * has cancelled the consumer (bh_flow_is_cancelled). The subscription then rests, and this counts
+ * as no failure.
  */
 BH_API void bh_subscription_next(bh_subscription *self, int may_subscribe, int64_t now_ms, bh_subscription_step *out);
 /* Records that the topology is declared, after BH_SUBSCRIPTION_DECLARE. */
 BH_API void bh_subscription_declared(bh_subscription *self);
-/* Records that it consumes: basic.consume-ok arrived, or the client has consumed again by itself. */
+/* Records that it consumes: basic.consume-ok arrived, or the client has consumed again by
+ * itself. */
 BH_API void bh_subscription_subscribed(bh_subscription *self);
 /*
- * Records that the consumer has ended, or the channel or the connection of an attempt to consume. No effect while it
- * waits for its next attempt: a channel can be closed after its consumer was cancelled.
+ * Records that the consumer has ended, or the channel or the connection of an attempt to consume.
+ * No effect while it waits for its next attempt: a channel can be closed after its consumer was
+ * cancelled.
  */
 BH_API void bh_subscription_lost(bh_subscription *self, bh_loss loss, int64_t now_ms);
 /*
- * Records that an attempt to declare or to consume failed. No effect while it waits for its next attempt: the failure
- * may have been reported as a loss.
+ * Records that an attempt to declare or to consume failed. No effect while it waits for its next
+ * attempt: the failure may have been reported as a loss.
  *
  * status: for the step that emits the failure, or gives up.
  */
 BH_API void bh_subscription_failed(bh_subscription *self, bh_status status, int64_t now_ms);
-/* Records that a message of the consumer was settled: acknowledged, rejected or copied. The back-off starts again. */
+/* Records that a message of the consumer was settled: acknowledged, rejected or copied. The
+ * back-off starts again. */
 BH_API void bh_subscription_settled(bh_subscription *self);
-/* Records that the application cancelled the consumer, or that its connection cannot come back. No step follows. */
+/* Records that the application cancelled the consumer, or that its connection cannot come back. No
+ * step follows. */
 BH_API void bh_subscription_stop(bh_subscription *self);
 /* Returns 1 from bh_subscription_subscribed until the consumer is lost or stopped. */
 BH_API int bh_subscription_is_consuming(const bh_subscription *self);

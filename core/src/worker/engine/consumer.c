@@ -87,7 +87,7 @@ void bh__consumer_emit_cancelled(bh__consumer *self, bh__context *context, bh_st
                                        .connection = &context->consume});
 }
 
-/* ------------------------------------------------------------------------------------------------------------ methods */
+/* -------------------------------------------------------------------------------------- methods */
 
 /* Handles basic.cancel. From 4.3 on, it can mean that a message was held too long. The broker
  * then requeued that message and ignores its acknowledgement. bh__resolve_cancel finds out. */
@@ -139,7 +139,7 @@ static void on_consume_method(bh__consumer *self, bh__context *context, const am
     }
 }
 
-/* --------------------------------------------------------------------------------------------------------- deliveries */
+/* ----------------------------------------------------------------------------------- deliveries */
 
 static int64_t count_in_hand(const bh__context *context)
 {
@@ -152,8 +152,8 @@ void bh__consumer_limit(bh__consumer *self, const bh__context *context)
     self->most_in_hand = count_in_hand(context) + PREFETCHES * context->settings->prefetch;
 }
 
-/* Returns the mark that identifies a message when it comes again; 0: it has none. A relay decides on each
- * message at once. */
+/* Returns the mark that identifies a message when it comes again; 0: it has none. A relay decides
+ * on each message at once. */
 static uint64_t fingerprint_of(const bh__context *context, const bh_message *message)
 {
     if (context->settings->relay)
@@ -211,8 +211,8 @@ static int is_allowed(bh__consumer *self, bh__context *context, const bh_message
     return !bh__link_is_broken(link);
 }
 
-/* Returns the time since the epoch. If the clock was set back within the last hour, ignores this step:
- * earlier copies have due times of the earlier clock. */
+/* Returns the time since the epoch. If the clock was set back within the last hour, ignores this
+ * step: earlier copies have due times of the earlier clock. */
 static int64_t steady_epoch_ms(bh__early *early)
 {
     int64_t now_ms = bh__monotonic_ms(), ahead_ms = bh__epoch_ms() - now_ms;
@@ -286,7 +286,7 @@ void bh__consumer_on_frame(bh__consumer *self, bh__context *context, const bh__f
         on_delivery(self, context, message);
 }
 
-/* ---------------------------------------------------------------------------------------------- abandoned, requeued */
+/* -------------------------------------------------------------------------- abandoned, requeued */
 
 void bh__consumer_cancel(bh__consumer *self, bh__context *context)
 {

@@ -83,7 +83,7 @@ int bh__is_at_least_4_3(const bh__context *self)
     return bh__broker_version(bh_str(self->consume.link.version)) >= 40003;
 }
 
-/* ------------------------------------------------------------------------------------------------ time and random bytes */
+/* ------------------------------------------------------------------------ time and random bytes */
 
 const char *bh__draw(bh__context *self, size_t size)
 {
@@ -104,7 +104,7 @@ int64_t bh__note_failure(bh__context *self, bh__back_off *state)
                              bh__monotonic_ms());
 }
 
-/* ------------------------------------------------------------------------------------------------------------ events */
+/* --------------------------------------------------------------------------------------- events */
 
 static void set_string(bh_event *event, bh_field field, bh_bytes value)
 {
@@ -198,7 +198,7 @@ void bh__emit_last(const bh__context *self, bh__event_data data)
     emit(self, &data, 1);
 }
 
-/* ---------------------------------------------------------------------------------------------- the messages in hand */
+/* ------------------------------------------------------------------------- the messages in hand */
 
 int bh__add_in_hand(bh__context *self, bh_message *message)
 {

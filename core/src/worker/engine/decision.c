@@ -48,7 +48,7 @@ static bh_status read_for_plan(bh__context *self, const bh_message *message, bh_
     return status == BH_OK ? prepare_plan(self, random) : status;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- the copy */
+/* ------------------------------------------------------------------------------------- the copy */
 
 /* Writes the properties of the plan's copy. BH_ERR_FRAME if they fit no frame of the publish
  * connection. */
@@ -117,7 +117,7 @@ static bh_status record_plan(bh__context *self, bh_message *message)
                             copy->routing_key);
 }
 
-/* --------------------------------------------------------------------------------------------------------- decisions */
+/* ------------------------------------------------------------------------------------ decisions */
 
 void bh__abandon(bh__context *self, bh_message *message, bh_status status, bh_bytes text)
 {
@@ -258,8 +258,8 @@ static void emit_handled(bh__context *self, bh_message *message)
 }
 
 /*
- * Returns 1 if settling the message has no effect any more. An orphan can be delivered again, but not
- * after a stop. The entry can be of another message, in another run.
+ * Returns 1 if settling the message has no effect any more. An orphan can be delivered again, but
+ * not after a stop. The entry can be of another message, in another run.
  */
 static int is_gone(bh__context *self, const bh_message *message)
 {

@@ -33,7 +33,7 @@ int bh__engine_is_interrupted(const bh__engine *self)
     return 0;
 }
 
-/* --------------------------------------------------------------------------------------------------- the ledger's steps */
+/* --------------------------------------------------------------------------- the ledger's steps */
 
 /* Returns the channel of the consume link that has this number in the ledger; 0: none. */
 static amqp_channel_t amqp_channel_of(const bh__engine *self, int64_t ledger_channel)
@@ -43,8 +43,8 @@ static amqp_channel_t amqp_channel_of(const bh__engine *self, int64_t ledger_cha
     return self->parked_reader.is_open && self->parked_reader.ledger_channel == ledger_channel ? BH__CHANNEL_GET : 0;
 }
 
-/* Starts the back-off again (flow/back_off.h). A delivery is not enough: the connection can end after each delivery,
- * and each end can count as a failed delivery. */
+/* Starts the back-off again (flow/back_off.h). A delivery is not enough: the connection can end
+ * after each delivery, and each end can count as a failed delivery. */
 static void note_settled(bh__context *context)
 {
     context->consume.has_worked = 1;
@@ -230,7 +230,7 @@ void bh__engine_collect(bh__engine *self)
     }
 }
 
-/* --------------------------------------------------------------------------------------------------------- frames in */
+/* ------------------------------------------------------------------------------------ frames in */
 
 /* Handles connection.blocked and .unblocked. The broker only blocks connections that publish. */
 static void on_blocked(bh__engine *self, const bh__link *link, int is_blocked, bh_bytes reason)
@@ -295,7 +295,7 @@ static void dispatch_frames(bh__engine *self, bh__link *link)
         dispatch_frame(self, link, &frame);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- waiting */
+/* -------------------------------------------------------------------------------------- waiting */
 
 static int is_alive(const bh__link *link)
 {
@@ -309,7 +309,8 @@ static int64_t guarding_until_ms(const bh__engine *self)
     return context->guard.count > 0 ? context->guard.since_ms + BH__GUARD_MS : 0;
 }
 
-/* Returns how many handlers have a message, if none of them is free for a message that waits; else 0. */
+/* Returns how many handlers have a message, if none of them is free for a message that waits; else
+ * 0. */
 static int64_t count_busy(const bh__engine *self)
 {
     if (self->gate.is_limiting)
@@ -340,7 +341,8 @@ static void check_busy(bh__engine *self)
         (bh__event_data){.kind = BH_EVENT_BUSY, .count = count_busy(self), .duration_us = (now_ms - since_ms) * 1000});
 }
 
-/* Returns when the thread looks for BH_EVENT_BUSY, monotonic; INT64_MAX: never. A take does not wake the thread. */
+/* Returns when the thread looks for BH_EVENT_BUSY, monotonic; INT64_MAX: never. A take does not
+ * wake the thread. */
 static int64_t busy_check_ms(const bh__engine *self, int64_t now_ms)
 {
     int64_t limit_ms = self->context.mailbox->handler_timeout_ms;

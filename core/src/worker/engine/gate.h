@@ -1,6 +1,6 @@
 /*
- * Gate: executes the flow of the worker's breaker. Callers get the permits themselves, when they take
- * messages (bh__mailbox_take). Internal.
+ * Gate: executes the flow of the worker's breaker. Callers get the permits themselves, when they
+ * take messages (bh__mailbox_take). Internal.
  */
 #ifndef BACKHOP_WORKER_ENGINE_GATE_H
 #define BACKHOP_WORKER_ENGINE_GATE_H

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ------------------------------------------------------------------------------------------------------------ forks */
+/* ---------------------------------------------------------------------------------------- forks */
 
 static atomic_uint forks;
 static pthread_once_t watched = PTHREAD_ONCE_INIT;
@@ -30,7 +30,7 @@ int bh__mailbox_is_forked(const bh__mailbox *self)
     return atomic_load_explicit(&forks, memory_order_relaxed) != self->forks;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ pipes */
+/* ---------------------------------------------------------------------------------------- pipes */
 
 /* Opens a pipe that is not open yet. Returns 0 if the system gives no descriptors. */
 static int open_pipe(int ends[2])
@@ -160,7 +160,7 @@ void bh__mailbox_wake(bh__mailbox *self)
     atomic_fetch_sub(&self->wakers, 1);
 }
 
-/* ---------------------------------------------------------------------------------------------------------- callers */
+/* -------------------------------------------------------------------------------------- callers */
 
 static int has_message(const bh__mailbox *self)
 {
@@ -350,7 +350,7 @@ int bh__mailbox_settle(bh__mailbox *self, bh_message *message)
     return 1;
 }
 
-/* ------------------------------------------------------------------------------------------------------- the thread */
+/* ----------------------------------------------------------------------------------- the thread */
 
 void bh__mailbox_offer(bh__mailbox *self, bh__message_list *messages)
 {

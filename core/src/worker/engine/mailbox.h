@@ -108,8 +108,8 @@ int bh__mailbox_settle(bh__mailbox *self, bh_message *message);
 
 /* For the thread. */
 
-/* Copies what bh__mailbox_set_credentials set. *out: user and password, with a zero byte after each. Free it. NULL if nothing was
- * set. Returns 0 if there is no memory. */
+/* Copies what bh__mailbox_set_credentials set. *out: user and password, with a zero byte after
+ * each. Free it. NULL if nothing was set. Returns 0 if there is no memory. */
 int bh__mailbox_copy_credentials(bh__mailbox *self, char **out);
 /* Adds messages to be taken, each with a reference for its taker. */
 void bh__mailbox_offer(bh__mailbox *self, bh__message_list *messages);

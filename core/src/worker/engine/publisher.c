@@ -30,7 +30,7 @@ void bh__publisher_end(bh__publisher *self, bh__context *context, bh_ending endi
     bh_ledger_disconnect(context->ledger, ending, bh__monotonic_ms());
 }
 
-/* --------------------------------------------------------------------------------------------- the broker's answers */
+/* ------------------------------------------------------------------------- the broker's answers */
 
 static void on_confirm(const bh__publisher *self, bh__context *context, size_t index, uint64_t tag, int multiple,
                        int is_ack)
@@ -135,7 +135,7 @@ void bh__publisher_on_frame(bh__publisher *self, bh__context *context, const bh_
     bh_message_free(copy);
 }
 
-/* ----------------------------------------------------------------------------------------------------------- sending */
+/* -------------------------------------------------------------------------------------- sending */
 
 void bh__publisher_send(const bh__publisher *self, bh__context *context, int64_t ledger_publisher,
                         const bh_message *message)

@@ -116,7 +116,7 @@ static bh_status check(bh_worker *self, const bh_worker_settings *given)
     return status == BH_OK ? check_breaker(self, given->breaker) : status;
 }
 
-/* What a worker owns of its settings. */
+/* The parts of its settings that a worker owns. */
 typedef struct copies {
     bh_policy *back_off;
     bh_history *history;

@@ -9,7 +9,7 @@ enum {
     STACK_BYTES = 8388608 /* librabbitmq decodes tables by recursion: a frame of nested tables takes up to 3 MiB */
 };
 
-/* ------------------------------------------------------------------------------------------------- start and stop */
+/* ------------------------------------------------------------------------------- start and stop */
 
 static int start_thread(bh_worker *self)
 {
@@ -90,7 +90,7 @@ bh_status bh_worker_replay(bh_worker *self, int64_t most)
     return BH_OK;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- run */
+/* ------------------------------------------------------------------------------------------ run */
 
 static void deliver_events(bh_worker *self, bh_listener listener, void *data)
 {
@@ -104,7 +104,8 @@ static void deliver_events(bh_worker *self, bh_listener listener, void *data)
 
 static void handle(bh_worker *self, bh_message *message, bh_handler handler, void *data)
 {
-    /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): a relay has no handler, and hands out no message */
+    /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): a relay has no handler, and hands out no
+     * message */
     bh_settlement settlement = {.outcome = handler(self, message, data)};
     bh_status status = bh__worker_check_settlement(self, &settlement);
     if (status != BH_OK) {

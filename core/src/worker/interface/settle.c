@@ -9,7 +9,8 @@
 #include <backhop/adapter/event.h>
 #include <stdlib.h>
 
-/* Reserves the message for this caller. Returns 0 if it is settled, or another caller settles it now. */
+/* Reserves the message for this caller. Returns 0 if it is settled, or another caller settles it
+ * now. */
 static int claim(bh_message *message)
 {
     int open = BH__OPEN;

@@ -12,7 +12,7 @@
 
 enum { LONGEST_NAME = 300 }; /* bytes of a connection's name */
 
-/* ----------------------------------------------------------------------------------------------------------- socket */
+/* --------------------------------------------------------------------------------------- socket */
 
 /* Pumps once for the socket. Returns 0 after the deadline. */
 static int go_on(bh__runner *self, int64_t deadline_ms)
@@ -110,7 +110,7 @@ static bh_status secure(bh__runner *self, bh__link *link, const bh__uri *uri, in
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------------------ login */
+/* ---------------------------------------------------------------------------------------- login */
 
 /* Waits for the broker's next method on channel 0. */
 static bh_status await_method(bh__runner *self, bh__link *link, amqp_method_number_t reply, int64_t deadline_ms)

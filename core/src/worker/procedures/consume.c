@@ -13,12 +13,12 @@ enum {
     /* A deleted queue stays away for this time, so that each worker that consumed from it sees that
      * it is missing. A worker that finds it would take the cancel for a consumer timeout. */
     MISSING_MS = 500,
-    /* No consumer timeout is shorter. RabbitMQ advises a minute or more. A network that is silent for longer, while the
-     * queue is deleted and declared again, hides which of the two it was. */
+    /* No consumer timeout is shorter. RabbitMQ advises a minute or more. A network that is silent
+     * for longer, while the queue is deleted and declared again, hides which of the two it was. */
     SHORTEST_TIMEOUT_MS = 2000
 };
 
-/* --------------------------------------------------------------------------------------------------------- publishing */
+/* ----------------------------------------------------------------------------------- publishing */
 
 static bh_status open_publish_channel(bh__runner *self, size_t index)
 {
@@ -45,7 +45,7 @@ bh_status bh__open_publisher(bh__runner *self)
     return status;
 }
 
-/* ---------------------------------------------------------------------------------------------------------- consuming */
+/* ------------------------------------------------------------------------------------ consuming */
 
 static bh_status open_consume_channel(bh__runner *self)
 {

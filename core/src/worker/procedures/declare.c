@@ -119,7 +119,7 @@ bh_status bh__find_queue(bh__runner *self)
     return find_queue(self, bh__topology_queue(self->context->settings->topology), NULL);
 }
 
-/* -------------------------------------------------------------------------------------- the work queues of a relay */
+/* ------------------------------------------------------------------- the work queues of a relay */
 
 static bh_status declare_for_queue(bh__runner *self, const bh_topology *part)
 {

@@ -38,8 +38,8 @@ static int64_t end_channels_of(bh__runner *self, const bh__connection *connectio
     return bh__consumer_end(&self->engine.consumer, context);
 }
 
-/* RabbitMQ 4.3 ends each connection on which it must deliver an AMQP 1.0 message with a UUID in its application
- * properties. */
+/* RabbitMQ 4.3 ends each connection on which it must deliver an AMQP 1.0 message with a UUID in its
+ * application properties. */
 static void explain_internal_errors(bh__connection *connection)
 {
     bh__link *link = &connection->link;

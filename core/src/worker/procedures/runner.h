@@ -53,15 +53,16 @@ void *bh__runner_thread(void *runner);
 void bh__runner_keep_going(bh__runner *self, int64_t until_ms);
 /* Reconnects the publisher, and prepares the topology, as far as that is due. */
 void bh__runner_keep_up(bh__runner *self);
-/* Runs one round of the engine and blocks until `until_ms` at most. Does not block if the engine's state changed since
- * `before`: what changed must be looked at first. */
+/* Runs one round of the engine and blocks until `until_ms` at most. Does not block if the engine's
+ * state changed since `before`: what changed must be looked at first. */
 void bh__runner_pump(bh__runner *self, unsigned before, int64_t until_ms);
 
-/* ------------------------------------------------------------------------------------------------------- reconnect.c */
+/* ---------------------------------------------------------------------------------- reconnect.c */
 
 /* Opens the consume connection if it is closed and its back-off is over. */
 void bh__reconnect_consumer(bh__runner *self);
-/* Closes connections that broke, and opens the publish connection, to the broker of the consume connection. */
+/* Closes connections that broke, and opens the publish connection, to the broker of the consume
+ * connection. */
 void bh__reconnect_publisher(bh__runner *self);
 /* Returns when one of these has something to do, monotonic; INT64_MAX: never. */
 int64_t bh__reconnect_due_ms(const bh__runner *self);
@@ -70,7 +71,7 @@ int bh__are_open(const bh__runner *self);
 /* Counts a failure, whose reason is self->problem, and emits BH_EVENT_UNAVAILABLE. */
 void bh__emit_failure(bh__runner *self, const bh__connection *connection, bh_status status, int64_t wait_ms);
 
-/* --------------------------------------------------------------------------------------------------------- prepare.c */
+/* ------------------------------------------------------------------------------------ prepare.c */
 
 /* Opens the publisher's channels, declares the topology and consumes, if these are missing and
  * the back-off is over. Then declares the rungs that copies need, and checks the work queues of
@@ -81,7 +82,7 @@ int64_t bh__prepare_due_ms(const bh__runner *self);
 /* Declares the rungs that copies need. These copies wait in the ledger, and others do not. */
 void bh__declare_wanted_rungs(bh__runner *self);
 
-/* ------------------------------------------------------------------------------------------------------------ call.c */
+/* --------------------------------------------------------------------------------------- call.c */
 
 /* The reply to a call, in addition to the status. */
 typedef struct bh__answer {
@@ -106,7 +107,7 @@ bh_status bh__call_within(bh__runner *self, bh__link *link, amqp_channel_t chann
 bh_status bh__call_open_channel(bh__runner *self, bh__link *link, amqp_channel_t channel, bh__answer *out);
 bh_status bh__call_close_channel(bh__runner *self, bh__link *link, amqp_channel_t channel, bh__answer *out);
 
-/* --------------------------------------------------------------------------------------------------------- connect.c */
+/* ------------------------------------------------------------------------------------ connect.c */
 
 /* Opens the connection at this URI. BH_ERR_CONNECTION, BH_ERR_TLS, BH_ERR_ACCESS, BH_ERR_BROKER,
  * BH_ERR_NO_MEMORY; the reason is in self->problem. */
@@ -116,7 +117,7 @@ void bh__disconnect(bh__runner *self, bh__connection *connection);
 /* Returns 1 if both open connections lead to one vhost of one cluster. */
 int bh__is_one_broker(const bh__runner *self);
 
-/* --------------------------------------------------------------------------------------------------------- declare.c */
+/* ------------------------------------------------------------------------------------ declare.c */
 
 /* Declares or verifies the topology, according to the mode. BH_ERR_CLASH, BH_ERR_MISSING,
  * BH_ERR_ACCESS, BH_ERR_BROKER, BH_ERR_CHANNEL, BH_ERR_CONNECTION, BH_ERR_NO_MEMORY; the reason
@@ -131,13 +132,13 @@ bh_status bh__find_queue(bh__runner *self);
  * errors, for queues that the settings name. Errors as bh__declare.
  */
 bh_status bh__check_work_queues(bh__runner *self);
-/* Looks for the return exchange, and binds or declares it again (bh_declaring_look). BH_ERR_MISSING if the exchange was
- * missing; others as bh__declare. */
+/* Looks for the return exchange, and binds or declares it again (bh_declaring_look). BH_ERR_MISSING
+ * if the exchange was missing; others as bh__declare. */
 bh_status bh__check_topology(bh__runner *self);
 /* Declares the rung of this delay. */
 bh_status bh__declare_rung(bh__runner *self, int64_t wait_ms);
 
-/* --------------------------------------------------------------------------------------------------------- consume.c */
+/* ------------------------------------------------------------------------------------ consume.c */
 
 /* Opens the closed channels of the publisher. Errors as bh__call. */
 bh_status bh__open_publisher(bh__runner *self);
@@ -148,7 +149,7 @@ bh_status bh__resolve_cancel(bh__runner *self);
 /* Cancels the consumer: no delivery arrives after this. */
 void bh__cancel(bh__runner *self);
 
-/* ---------------------------------------------------------------------------------------------------------- replay.c */
+/* ------------------------------------------------------------------------------------- replay.c */
 
 /* Replays parked messages, one after the other, and emits BH_EVENT_REPLAYED. */
 void bh__replay(bh__runner *self, int64_t most);
@@ -156,7 +157,7 @@ void bh__replay(bh__runner *self, int64_t most);
  * BH_EVENT_REPLAYED if there were some. Returns the number of other messages that it read. */
 int64_t bh__replay_own_unroutable(bh__runner *self);
 
-/* ----------------------------------------------------------------------------------------------------------- watch.c */
+/* -------------------------------------------------------------------------------------- watch.c */
 
 /* Checks once a minute that retries can come back. Replays retries from the unroutable queue, less
  * often if it has many messages of other work queues (bh_replay_pause_ms). */

@@ -70,7 +70,7 @@ bh_status bh__runner_begin(bh__runner *self)
     return status == BH_OK ? bh__context_begin(context) : status;
 }
 
-/* --------------------------------------------------------------------------------------------------------------- rounds */
+/* --------------------------------------------------------------------------------------- rounds */
 
 static int is_stopping(const bh__runner *self)
 {
@@ -107,7 +107,7 @@ static void work(bh__runner *self)
     }
 }
 
-/* ------------------------------------------------------------------------------------------------------------- the end */
+/* -------------------------------------------------------------------------------------- the end */
 
 /* Returns the number of messages that callers have, or whose copies are in flight, if settling
  * them can still have an effect. */

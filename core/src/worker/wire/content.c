@@ -292,7 +292,7 @@ int64_t bh__content_integer(bh_bytes properties, const char *name)
     return is_there ? field_integer(&found) : -1;
 }
 
-/* ------------------------------------------------------------------------------------------------- the fingerprint */
+/* ------------------------------------------------------------------------------ the fingerprint */
 
 static int counts_deliveries(bh_bytes header)
 {
@@ -341,7 +341,7 @@ uint64_t bh__content_fingerprint(bh__siphash_key key, bh_bytes exchange, bh_byte
     return sum ? sum : 1;
 }
 
-/* -------------------------------------------------------------------------------------------------------- the copy */
+/* ------------------------------------------------------------------------------------- the copy */
 
 enum { HEADER_ROOM = 255 + 32 }; /* of a header that the plan sets: its name, and all but its string */
 
@@ -438,7 +438,7 @@ bh_status bh__content_copy(bh__buffer *out, const bh_plan *plan, bh_bytes proper
     return BH_OK;
 }
 
-/* --------------------------------------------------------------------------------------- published again by an operator */
+/* --------------------------------------------------------------- published again by an operator */
 
 static int is_of_the_route(bh_bytes header)
 {

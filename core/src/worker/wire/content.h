@@ -19,9 +19,9 @@ bh_status bh__content_read(bh_delivery *out, bh_bytes exchange, bh_bytes routing
 /* Appends the property flags and list of the plan's copy. BH_ERR_NO_MEMORY; BH_ERR_CONTENT if
  * they are malformed. */
 bh_status bh__content_copy(bh__buffer *out, const bh_plan *plan, bh_bytes properties);
-/* Appends property flags and list, for a message that an operator publishes again. Leaves out expiration and user-id,
- * the headers that choose other queues or a delay (CC, BCC, x-delay), and the broker's counts of deliveries.
- * BH_ERR_NO_MEMORY; BH_ERR_CONTENT if they are malformed. */
+/* Appends property flags and list, for a message that an operator publishes again. Leaves out
+ * expiration and user-id, the headers that choose other queues or a delay (CC, BCC, x-delay), and
+ * the broker's counts of deliveries. BH_ERR_NO_MEMORY; BH_ERR_CONTENT if they are malformed. */
 bh_status bh__content_strip(bh__buffer *out, bh_bytes properties);
 /* Returns 1 if the fields of a table, without its length, are well-formed and at most 16 tables
  * and arrays are in each other. */
@@ -33,8 +33,8 @@ int64_t bh__content_integer(bh_bytes properties, const char *name);
 
 /*
  * Returns a hash that identifies a message if the broker delivers it again; 0 if the properties are
- * malformed. It ignores the headers x-delivery-count and x-acquired-count, because the broker changes
- * them, and the order of headers.
+ * malformed. It ignores the headers x-delivery-count and x-acquired-count, because the broker
+ * changes them, and the order of headers.
  *
  * Also returns 0 if there is neither a message-id nor a header backhop-id. Without an id, equal
  * messages can be different messages.

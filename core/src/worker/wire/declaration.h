@@ -19,7 +19,8 @@ typedef struct bh__declaration {
     char what[600];              /* the action, for messages: declaring "orders" */
 } bh__declaration;
 
-/* Makes the method of a step, whose texts it borrows. Free it with bh__declaration_free. Returns 0 if memory runs out. */
+/* Makes the method of a step, whose texts it borrows. Free it with bh__declaration_free. Returns 0
+ * if memory runs out. */
 int bh__declaration_init(bh__declaration *self, const bh_declaration *step);
 void bh__declaration_free(bh__declaration *self);
 

@@ -227,7 +227,7 @@ int bh__link_decode(bh__link *self, const bh__frame *frame, amqp_method_t *out)
     return 1;
 }
 
-/* --------------------------------------------------------------------------------------------------------- writing */
+/* -------------------------------------------------------------------------------------- writing */
 
 static void put_start(bh__link *self, int type, amqp_channel_t channel, size_t payload)
 {
@@ -346,7 +346,7 @@ void bh__link_answer_close(bh__link *self, const amqp_connection_close_t *close)
                   (int)text.size, text.data);
 }
 
-/* ------------------------------------------------------------------------------------------------------ heartbeats */
+/* ----------------------------------------------------------------------------------- heartbeats */
 
 void bh__link_beat(bh__link *self, int64_t now_ms)
 {

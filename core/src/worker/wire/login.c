@@ -127,8 +127,8 @@ void bh__login_tune(bh__link *link, const bh__uri *uri, int channel_max)
 }
 
 /*
- * Returns 1 if the broker refuses all logins for some time: a limit of connections is reached, or the vhost is down.
- * RabbitMQ 3.10 to 4.3 use the code of a refused user then.
+ * Returns 1 if the broker refuses all logins for some time: a limit of connections is reached, or
+ * the vhost is down. RabbitMQ 3.10 to 4.3 use the code of a refused user then.
  */
 static int is_temporary(const char *reason)
 {

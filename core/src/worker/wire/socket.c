@@ -47,7 +47,7 @@ bh__step bh__socket_connected(const bh__socket *self)
     return error == 0 ? BH__DONE : BH__BROKEN;
 }
 
-/* ------------------------------------------------------------------------------------------------------------- TLS */
+/* ------------------------------------------------------------------------------------------ TLS */
 
 static int is_address(const char *host)
 {
@@ -58,7 +58,8 @@ static int is_address(const char *host)
 /* Sets whose certificate has to come. */
 static int expect_peer(SSL *tls, const char *host)
 {
-    /* RFC 6125, section 6.4.4, and RFC 9525, section 6.3: subjectAltName alone, and a '*' is a whole label. */
+    /* RFC 6125, section 6.4.4, and RFC 9525, section 6.3: subjectAltName alone, and a '*' is a
+     * whole label. */
     SSL_set_hostflags(tls, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS);
     if (is_address(host))
         return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls), host);
@@ -209,7 +210,7 @@ static int limited_to_int(size_t size)
     return size < INT_MAX ? (int)size : INT_MAX;
 }
 
-/* ----------------------------------------------------------------------------------------------------------- bytes */
+/* ---------------------------------------------------------------------------------------- bytes */
 
 static ssize_t tls_result(bh__socket *self, int result, short wanted)
 {
