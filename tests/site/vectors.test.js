@@ -412,8 +412,8 @@ function compareKept (plan, { delivery: given = {} }) {
   }
 }
 
-const PLAN_KEYS = 'name delivery policy topology legacy_counter wait_queues outcome error retry_after_ms now_ms random ' +
-  'frame_max guard replay expect'
+const PLAN_KEYS = 'name delivery policy topology legacy_counter wait_queues outcome error retry_after_ms now_ms ' +
+  'random frame_max guard replay expect'
 
 cases('plan', PLAN_KEYS, each => {
   const by = rightPolicy(each.policy)

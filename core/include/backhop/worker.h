@@ -65,7 +65,7 @@ typedef struct bh_librabbitmq {
 /* The settings of a worker. Strings are copied. A time without a comment is 1 to 3,600,000 ms. */
 typedef struct bh_worker_settings {
     /*
-     * The mode in which the worker declares the topology at each connect. BH_MODE_VERIFY also
+     * The worker's way to declare the topology at each connect. BH_MODE_VERIFY also
      * verifies rungs that would otherwise be declared on demand. Default: BH_MODE_CREATE.
      */
     bh_mode mode;

@@ -110,7 +110,9 @@ module Backhop
       further(policies).each { |each| check(@native.add_policy(each.native)) }
       check(@native.build(policy.native))
       @view = View.new(*@native.read).freeze
-      @declarations = Array.new(@view.declaration_count) { |index| Topology.declaration(@native.declaration(index)) }.freeze
+      @declarations = Array.new(@view.declaration_count) do |index|
+        Topology.declaration(@native.declaration(index))
+      end.freeze
       freeze
     end
 
