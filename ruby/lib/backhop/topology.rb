@@ -54,8 +54,8 @@ module Backhop
 
     # The core's view of a built topology.
     # @api private
-    View = Struct.new(:queue, :parked_queue, :unroutable_queue, :worst_lateness_ms, :rungs_ms, :declaration_count, :defers,
-                      :strategy)
+    View = Struct.new(:queue, :parked_queue, :unroutable_queue, :worst_lateness_ms, :rungs_ms, :declaration_count,
+                      :defers, :strategy)
     private_constant :View
 
     # Returns a declaration of the core as a {Declaration}.
