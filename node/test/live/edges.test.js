@@ -13,12 +13,10 @@ const { Retrier } = require('backhop/amqplib')
 const {
   Broker, NEEDS_BROKER, NEEDS_CTL, QUICK, URL, amqplibUrl, control, describe, it, until
 } = require('./broker')
-const { inside } = require('../internals')
 const { CARRIERS } = require('./carriers')
 const { CLIENTS } = require('./clients')
 const { Proxy } = require('./proxy')
 
-const NATIVE = inside('native')
 const NEEDS_WORKER = buildInfo().worker ? {} : { skip: 'built without librabbitmq' }
 const { 'amqplib, consume': Amqplib, 'node-amqp, consume': NodeAmqp } = CLIENTS
 const { 'amqplib, promises': AmqplibWrapped, 'node-amqp': NodeAmqpWrapped } = CLIENTS // the application consumes
@@ -573,7 +571,7 @@ describe('an edge', NEEDS_BROKER, () => {
       closing.push(() => proxy.close())
       let isHeld = false
       const { consumer, events } = await looking({ confirmTimeout: '500ms' }, `${proxy.url}?heartbeat=0`)
-      const unroutable = mock.method(consumer.retrier.topology[NATIVE], 'unroutable_queue', () => {
+      const unroutable = mock.getter(consumer.retrier.topology, '_unroutableQueue', () => {
         if (!isHeld) proxy.hold() // the look before the replay was answered
         isHeld = true
         return `${broker.namespace}.unroutable`
