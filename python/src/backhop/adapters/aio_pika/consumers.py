@@ -139,8 +139,9 @@ class Consumer:
     def _is_blocked(self) -> bool:
         """Returns whether the broker blocks its connection: it answers nothing then."""
         connection = self._connection
-        is_open = connection is not None and bool(connection.is_opened)
-        return is_open and self._session.publisher(connection)._is_blocked
+        if connection is None or not connection.is_opened:
+            return False
+        return self._session.publisher(connection)._is_blocked
 
     async def __aenter__(self) -> Consumer:
         return self
