@@ -18,11 +18,11 @@ class Search(SearchEnglish):
 
 
 class C(CDomain):
-    """C, whose functions' parameters the search leaves out."""
+    """C. The search leaves out parameters of functions and members of structs: it finds their page."""
 
     def get_objects(self) -> Iterator[tuple[str, str, str, str, str, int]]:
         for name, shown, kind, page, anchor, priority in super().get_objects():
-            yield name, shown, kind, page, anchor, -1 if kind == "functionParam" else priority
+            yield name, shown, kind, page, anchor, -1 if kind in ("functionParam", "member") else priority
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -173,6 +173,7 @@ def test_F3_a_stop_keeps_its_limits_during_an_alarm(broker: Broker, namespace: s
         try:
             for client, consumer in consumers.items():
                 until(lambda: "blocked" in names(events[client]))  # noqa: B023
+                until(lambda: consumer.retrier.pending)  # noqa: B023
                 began = time.monotonic()
                 consumer.cancel()
                 assert consumer.consumer.state == "stopped"
