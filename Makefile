@@ -127,7 +127,9 @@ live/%: export BACKHOP_BROKER_MEMORY ?= 1
 # The command is the broker of the parts that run on the model.
 on-model := command-fast $(core-fast) scripts $(languages:%=%-fast) $(languages:%=%-matrix) python-lowest $(notdir $(bunnies))
 $(foreach version,3.10 4.0 4.3,$(on-model:%=live/model-$(version)/%)): | tested
-live/%/core-fast-1 live/%/core-fast-2 live/%/core-fast-3: export CK_EXCLUDE_TAGS = long
+live/%/core-fast live/%/core-fast-1 live/%/core-fast-2 live/%/core-fast-3: export CK_EXCLUDE_TAGS = long
+live/%/core-fast: | tested
+	$(call on,core: the fast profile) $(test-live)
 live/%/core-fast-1: | tested
 	$(call on,core: $(firstword $(first)) to $(lastword $(first))) $(test-live) $(first)
 live/%/core-fast-2: | tested

@@ -14,7 +14,7 @@ versions-of-scripts := 3.10 4.0 4.3
 change := live-asan live/4.3/command-parked live/4.3/command-rest live/4.3/core-slow docs live/4.3/python-adapters
 change += ruby-tests live/4.3/core-rest node-tests python-tests core-alone live/3.10/ruby-bunny test-asan live/4.3/browser
 change += live/4.0/node-promises $(languages:%=live/model-4.3/%-matrix) $(languages:%=%-lint) rogue rogue-python rogue-asan
-change += $(core-fast:%=live/3.10/%) live/model-4.3/python-lowest $(bunnies:live/$(bunny-version)/%=live/model-4.3/%) live/4.0/contract
+change += live/3.10/core-fast live/model-4.3/python-lowest $(bunnies:live/$(bunny-version)/%=live/model-4.3/%) live/4.0/contract
 change += $(foreach version,$(versions-of-scripts),live/$(version)/scripts live/model-$(version)/scripts)
 change += $(foreach part,$(core-fast) command-fast,live/model-4.3/$(part)) live/4.0/command-managed
 change += scripts-asan fuzzing example-in-go example-of-demo test-of-site
