@@ -64,19 +64,19 @@ $(parts:%=test-%): test-%: test-packages
 $(parts:%=test-live-%): test-live-%: test-live-packages
 	+@$(fresh-durations)
 	+@$(call follow,build/test-live/log) trees live-tests-of-$*
-# Compilers run beside apt, and each language goes on when its packages are there. The trees come after them, since both
-# write much.
+# Compilers run beside apt. Each language goes on when its packages are there; Node, which takes longest, is first. The trees
+# come after all packages, since both write much.
 packages-of-test := $(filter packages-of-test,$(MAKECMDGOALS))
 test-packages: packages
 	@tools/install-packages --if-password command $(languages)
 test-live-packages: packages
 	@tools/install-packages command $(languages) proxies browser go
-packages-of-test: $(addprefix packages-of-,python node ruby command)
+packages-of-test: $(addprefix packages-of-,node python ruby command)
 $(addprefix packages-of-,command $(languages)): packages-of-%: | packages
 	@tools/install-packages $*
 ifdef packages-of-test
-packages-of-node: | packages-of-python
-packages-of-ruby: | packages-of-node
+packages-of-python: | packages-of-node
+packages-of-ruby: | packages-of-python
 packages-of-command: | packages-of-ruby
 endif
 
