@@ -64,21 +64,16 @@ $(parts:%=test-%): test-%: test-packages
 $(parts:%=test-live-%): test-live-%: test-live-packages
 	+@$(fresh-durations)
 	+@$(call follow,build/test-live/log) trees live-tests-of-$*
-# Compilers run beside apt. Each language goes on when its packages are there; Node, which takes longest, is first. The trees
-# come after all packages, since both write much.
+# Compilers run beside apt. The trees come after it, since both write much.
 packages-of-test := $(filter packages-of-test,$(MAKECMDGOALS))
 test-packages: packages
 	@tools/install-packages --if-password command $(languages)
 test-live-packages: packages
 	@tools/install-packages command $(languages) proxies browser go
-packages-of-test: $(addprefix packages-of-,node python ruby command)
-$(addprefix packages-of-,command $(languages)): packages-of-%: | packages
+packages-of-test: | packages
+	@tools/install-packages command $(languages)
+$(addprefix packages-of-,command $(languages)): packages-of-%: | $(packages-of-test) packages
 	@tools/install-packages $*
-ifdef packages-of-test
-packages-of-python: | packages-of-node
-packages-of-ruby: | packages-of-python
-packages-of-command: | packages-of-ruby
-endif
 
 versions := $(if $(AMQP_URL),yours,$(BACKHOP_BROKER_VERSIONS))
 live = $(foreach part,$(1),$(versions:%=live/%/$(part)))
