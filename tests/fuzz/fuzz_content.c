@@ -97,7 +97,7 @@ static void check_properties(const property_list *original, const property_list 
     }
 }
 
-/* As the copy of the wire, but for what a value has in more ways than one: a boolean, a NaN, an
+/* Compares with the copy of the wire. Some values have several encodings: a boolean, a NaN, an
  * integer. */
 static void check_copy_of_delivery(size_t size)
 {

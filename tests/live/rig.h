@@ -50,8 +50,8 @@ rig *rig_new_beside(const rig *first, const char *name);
 void rig_rename(rig *self, const char *ns, const char *queue);
 /* The work queue is the user's: the topology does not make it. */
 void rig_leave_work_queue(rig *self);
-/* As rig_start, in steps: builds the topology; makes a worker, which the test may give other
- * settings; starts it, and waits until it is connected. */
+/* The steps of rig_start. The first builds the topology. The second makes a worker, which the test
+ * may give other settings. The third starts it, and waits until it is connected. */
 void rig_prepare(rig *self);
 void rig_make_worker(rig *self);
 void rig_connect(rig *self);

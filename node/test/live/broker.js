@@ -27,8 +27,8 @@ const NEEDS_CTL = CTL ? {} : { skip: 'BACKHOP_BROKER_CTL is not set' }
 const QUICK = new Policy({ initial: 100, jitter: 'none', max: 200, maxAttempts: 3, maxRetryAfter: 0 })
 
 /**
- * As amqplib takes it: its default before 0.10.7, frames of 4 KiB, is refused by RabbitMQ 4.1 and
- * newer.
+ * Returns the URL as amqplib takes it. RabbitMQ 4.1 and newer refuse its default before 0.10.7,
+ * frames of 4 KiB.
  */
 const amqplibUrl = url => `${url}${url.includes('?') ? '&' : '?'}frameMax=131072`
 
@@ -248,8 +248,8 @@ function control (...args) {
 }
 
 /**
- * As an administrator does by `rabbitmqctl import_definitions`, which wants a file that the broker
- * can see.
+ * Imports definitions, as an administrator does by `rabbitmqctl import_definitions`. That wants a
+ * file that the broker can see.
  */
 function importing (definitions) {
   const text = Buffer.from(definitions).toString('base64')

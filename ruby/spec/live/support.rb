@@ -141,8 +141,8 @@ class Broker
     system(ENV.fetch("BACKHOP_BROKER_CTL"), *arguments, out: IO::NULL, exception: true)
   end
 
-  # As an administrator does by `rabbitmqctl import_definitions`, which wants a file that the broker
-  # can see.
+  # Imports definitions, as an administrator does by `rabbitmqctl import_definitions`. That wants a
+  # file that the broker can see.
   def import(definitions)
     control("eval", %(rabbit_definitions:import_raw(base64:decode(<<"#{[definitions].pack("m0")}">>)).))
   end
